@@ -1,0 +1,41 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## create .venv with the pinned versions (nothing to do when up to date)
+
+$(STAMP): pyproject.toml constraints.txt requirements-dev.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[plots]"
+	@touch $(STAMP)
+
+demo: setup ## compare FedAvg and FedProx on real digits and write the report
+	$(BIN)/fedcord compare fedavg fedprox --dataset digits --partition dirichlet:0.1 \
+	  --clients 10 --rounds 15 --seeds 5 --out runs/demo --resume
+
+test: setup ## run every test
+	$(BIN)/python -m pytest
+
+check: setup ## what a change must pass: format, lint, types, layers, tests (docs examples included)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+bench: setup ## measure speed and memory against peers (long; see benchmarks/README.md)
+	$(BIN)/python -m pip install --quiet --constraint benchmarks/constraints.txt -r benchmarks/requirements.txt
+	$(BIN)/python benchmarks/fedavg_round.py
+	$(BIN)/python benchmarks/many_clients.py
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

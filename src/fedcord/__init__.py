@@ -1,0 +1,3 @@
+"""Federated learning when clients' data disagree."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,192 @@
+"""The contract between an algorithm and everything else.
+
+An algorithm is a frozen object of hyper-parameters with pure verbs over named tensors. It keeps
+nothing between calls: the server's knowledge is a `ServerState`, a client's is its `memory`, and all
+randomness comes from `env.generator`. The round loop, the engines and the transport know nothing
+about any particular algorithm.
+
+The smallest one learns how often each class occurs:
+
+    @dataclass(frozen=True)
+    class ClassFrequencies:
+        rounds: int | None = 1
+
+        def init(self, env):
+            return ServerState(shared={"frequency": torch.zeros(env.task.num_classes)})
+
+        def expected_update(self, shared, env):
+            return {"count": TensorSpec((env.task.num_classes,), torch.float32)}
+
+        def client_update(self, shared, memory, data, env):
+            count = torch.bincount(data.train.labels, minlength=env.task.num_classes).float()
+            return ClientResult(Update({"count": count}, weight=len(data.train)))
+
+        def aggregate(self, state, updates, env):
+            total = sum(update.tensors["count"] for _, update in updates)
+            return state.next(shared={"frequency": total / total.sum()})
+
+        def predict(self, shared, memory, inputs, env):
+            return shared["frequency"].expand(len(inputs), -1)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from torch import Generator, Tensor
+
+from fedcord.core.examples import ClientData
+from fedcord.core.rng import SERVER, torch_generator
+from fedcord.core.task import Task
+from fedcord.core.tensors import Tensors, TensorSpec
+
+ClientId = int
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """All the server knows after a round.
+
+    Attributes:
+        shared: sent to clients.
+        private: never leaves the server.
+        round: how many rounds are done.
+    """
+
+    shared: Tensors
+    private: Tensors = field(default_factory=dict)
+    round: int = 0
+
+    def next(self, shared: Tensors, private: Tensors | None = None) -> ServerState:
+        """The state one round later; `private` is kept when not given."""
+        return ServerState(shared, self.private if private is None else private, self.round + 1)
+
+
+@dataclass(frozen=True)
+class Update:
+    """All that a client reveals.
+
+    Attributes:
+        tensors: must agree with the algorithm's `expected_update`.
+        weight: usually the number of training examples.
+        metrics: numbers for the log; the server must not need them.
+    """
+
+    tensors: Tensors
+    weight: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ClientResult:
+    """What a client's work yields: the update is sent, the memory stays with the client."""
+
+    update: Update
+    memory: Tensors = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Env:
+    """Where a verb runs: the task, the address of its random streams, and its place in the run.
+
+    Attributes:
+        task: the learning problem.
+        seed: the run's seed.
+        round: number of the current round, from 0.
+        num_rounds: how many rounds the run has, for schedules.
+        client: the client's number; None on the server.
+    """
+
+    task: Task
+    seed: int
+    round: int = 0
+    num_rounds: int = 1
+    client: ClientId | None = None
+
+    def generator(self, purpose: str) -> Generator:
+        """The random stream of (seed, purpose, round, client)."""
+        client = SERVER if self.client is None else self.client
+        return torch_generator(self.seed, purpose, self.round, client)
+
+    def at(self, client: ClientId) -> Env:
+        """The same place seen from a client."""
+        return dataclasses.replace(self, client=client)
+
+
+Updates = Iterator[tuple[ClientId, Update]]
+"""Checked updates in ascending client number; can be read once."""
+
+
+class Algorithm(Protocol):
+    """A federated algorithm; see the module's example."""
+
+    @property
+    def rounds(self) -> int | None:
+        """Rounds the method needs (1 for one-shot), or None when the user chooses."""
+        ...
+
+    def init(self, env: Env) -> ServerState:
+        """The state before the first round."""
+        ...
+
+    def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
+        """What every client must send in this round; anything else is refused on arrival."""
+        ...
+
+    def client_update(
+        self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
+    ) -> ClientResult:
+        """One client's work in one round. `memory` is empty on the first visit."""
+        ...
+
+    def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        """The server's work in one round; there is at least one update."""
+        ...
+
+    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """Class scores [B, C] for prepared inputs [B, ...]; memory is empty for the server."""
+        ...
+
+
+@runtime_checkable
+class Personalizes(Protocol):
+    """An algorithm with a model per client."""
+
+    def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
+        """The client's new memory, made after the last round."""
+        ...
+
+
+@runtime_checkable
+class TrainsStacked(Protocol):
+    """An algorithm that can train several clients in one go when the task allows it.
+
+    Every result must have the very bits that `client_update` gives for that client alone.
+    """
+
+    def can_stack(self, task: Task) -> bool:
+        """Whether `client_updates` works for this task."""
+        ...
+
+    def client_updates(
+        self,
+        shared: Tensors,
+        memories: Sequence[Tensors],
+        datas: Sequence[ClientData],
+        envs: Sequence[Env],
+    ) -> list[ClientResult]:
+        """`client_update` for several clients."""
+        ...
+
+
+@runtime_checkable
+class Additive(Protocol):
+    """Marks updates that are sums over examples: splitting a client in two changes nothing."""
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether the updates of this configuration add up."""
+        ...

@@ -1,0 +1,202 @@
+"""Hyper-parameters as checked dataclass fields.
+
+A configurable object is a frozen dataclass whose fields are made by `param`, which records the
+allowed range next to the default. `build` makes one from plain values (TOML, `--set`), and reports
+every mistake at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from fedcord.core.errors import ConfigError, unknown_name
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """Allowed values of a parameter, with the sentence that explains it."""
+
+    doc: str
+    above: float | None = None
+    at_least: float | None = None
+    below: float | None = None
+    at_most: float | None = None
+    choices: tuple[str, ...] | None = None
+
+    def describe(self) -> str:
+        """The allowed values in words, empty when anything of the type is allowed."""
+        if self.choices is not None:
+            return "one of " + ", ".join(self.choices)
+        parts = [
+            f"{word} {limit:g}"
+            for word, limit in (
+                (">", self.above),
+                (">=", self.at_least),
+                ("<", self.below),
+                ("<=", self.at_most),
+            )
+            if limit is not None
+        ]
+        return " and ".join(parts)
+
+    def problem(self, value: object) -> str | None:
+        """Why `value` is not allowed, or None."""
+        if self.choices is not None and isinstance(value, str):
+            return None if value in self.choices else f"must be {self.describe()}"
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return None
+        if not math.isfinite(value):
+            return "must be a finite number"
+        inside = (
+            (self.above is None or value > self.above)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.below is None or value < self.below)
+            and (self.at_most is None or value <= self.at_most)
+        )
+        return None if inside else f"must be {self.describe()}"
+
+
+def param(
+    default: Any,
+    doc: str,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+    choices: Sequence[str] | None = None,
+) -> Any:
+    """A dataclass field with a default, a sentence, and the values it may take."""
+    allowed = None if choices is None else tuple(choices)
+    bounds = Bounds(doc, above, at_least, below, at_most, allowed)
+    if dataclasses.is_dataclass(default) and not isinstance(default, type):
+        return dataclasses.field(default_factory=lambda: default, metadata={"bounds": bounds})
+    return dataclasses.field(default=default, metadata={"bounds": bounds})
+
+
+def check_params(instance: Any) -> None:
+    """Raise one ConfigError naming every field whose value is not allowed."""
+    problems = []
+    for field in dataclasses.fields(instance):
+        bounds = field.metadata.get("bounds")
+        value = getattr(instance, field.name)
+        why = bounds.problem(value) if isinstance(bounds, Bounds) else None
+        if why is not None:
+            problems.append(f"{type(instance).__name__}.{field.name} = {value!r}: {why}.")
+    if problems:
+        raise ConfigError(problems)
+
+
+def build(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """Make a configurable dataclass from plain values, reporting every mistake at once.
+
+    Args:
+        cls: a dataclass whose fields are made by `param`; nested dataclasses are allowed.
+        values: field name to value; nested dataclasses take a mapping.
+        where: dotted prefix used in messages.
+    """
+    instance, problems = _build(cls, values, where)
+    if problems:
+        raise ConfigError(problems)
+    assert instance is not None
+    return instance
+
+
+def describe(cls: type[Any], prefix: str = "") -> list[tuple[str, str, str, str]]:
+    """Rows (dotted name, default, allowed, sentence) for every parameter of `cls`."""
+    rows = []
+    for field in dataclasses.fields(cls):
+        default = _default(field)
+        name = prefix + field.name
+        bounds = field.metadata.get("bounds")
+        if dataclasses.is_dataclass(default) and not isinstance(default, type):
+            rows += describe(type(default), name + ".")
+        elif isinstance(bounds, Bounds):
+            rows.append((name, repr(default), bounds.describe(), bounds.doc))
+    return rows
+
+
+def plain(instance: Any) -> dict[str, Any]:
+    """The inverse of `build`: nested plain values that TOML and JSON can hold; None is left out."""
+    out: dict[str, Any] = {}
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        if value is None:
+            continue
+        nested = dataclasses.is_dataclass(value) and not isinstance(value, type)
+        out[field.name] = plain(value) if nested else value
+    return out
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return None
+
+
+def _build(cls: type[T], values: Mapping[str, Any], where: str) -> tuple[T | None, list[str]]:
+    assert dataclasses.is_dataclass(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    hints = typing.get_type_hints(cls)
+    problems: list[str] = []
+    chosen: dict[str, Any] = {}
+    for name, value in values.items():
+        label = where + name
+        if name not in fields:
+            problems.append(unknown_name("parameter", label, [where + known for known in fields]))
+            continue
+        default = _default(fields[name])
+        if dataclasses.is_dataclass(default) and isinstance(value, Mapping):
+            nested, more = _build(type(default), value, label + ".")
+            problems += more
+            chosen[name] = nested
+            continue
+        converted, why = _convert(value, hints[name])
+        bounds = fields[name].metadata.get("bounds")
+        if why is None and isinstance(bounds, Bounds):
+            why = bounds.problem(converted)
+        if why is not None:
+            problems.append(f"{label} = {value!r}: {why}.")
+        chosen[name] = converted
+    if problems:
+        return None, problems
+    try:
+        return cls(**chosen), []
+    except ConfigError as error:  # rules that involve several fields
+        return None, [where + problem for problem in error.problems]
+
+
+def _convert(value: Any, hint: Any) -> tuple[Any, str | None]:
+    """`value` as the annotated type, or the reason why it is not one."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        options = typing.get_args(hint)
+        if value is None and type(None) in options:
+            return None, None
+        tried = [_convert(value, option) for option in options if option is not type(None)]
+        fits = [result for result in tried if result[1] is None]
+        return fits[0] if fits else tried[0]
+    if typing.get_origin(hint) is typing.Literal:
+        allowed = typing.get_args(hint)
+        return value, None if value in allowed else "must be one of " + ", ".join(map(str, allowed))
+    if typing.get_origin(hint) is tuple and isinstance(value, (list, tuple)):
+        inner = typing.get_args(hint)[0]
+        parts = [_convert(part, inner) for part in value]
+        wrong = [why for _, why in parts if why is not None]
+        return tuple(part for part, _ in parts), wrong[0] if wrong else None
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value), None
+    if isinstance(hint, type) and isinstance(value, hint):
+        if isinstance(value, bool) and hint is not bool:
+            return value, f"must be of type {hint.__name__}, not true/false"
+        return value, None
+    expected = getattr(hint, "__name__", str(hint))
+    return value, f"must be of type {expected}, not {type(value).__name__}"

@@ -1,0 +1,110 @@
+"""The learning problem as an algorithm sees it: shapes, networks, and how inputs are prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Generator, Tensor, nn
+
+from fedcord.core.errors import ProtocolError
+from fedcord.core.tensors import Tensors
+
+
+@runtime_checkable
+class Network(Protocol):
+    """A classifier in two halves; every model in fedcord is an `nn.Module` of this shape."""
+
+    feature_dim: int
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """[B, ...] inputs to [B, D] features."""
+        ...
+
+    def classify(self, features: Tensor) -> Tensor:
+        """[B, D] features to [B, C] class scores."""
+        ...
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """[B, ...] inputs to [B, C] class scores."""
+        ...
+
+
+NetworkFactory = Callable[[Generator | None], nn.Module]
+"""Makes a network; with a generator its weights are drawn from it, without they are undefined."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learnt, without the data.
+
+    Attributes:
+        num_classes: C.
+        input_shape: shape of one prepared input.
+        networks: one factory, or several when clients use different architectures; client k uses
+            number k modulo their count and the server number 0.
+        prepare: stored inputs [B, ...] to what a network reads (float, normalised).
+        augmentations: by name, stored inputs to randomly changed inputs a network reads; one draw
+            per sample from the passed generator.
+        device: where networks run.
+    """
+
+    num_classes: int
+    input_shape: tuple[int, ...]
+    networks: Sequence[NetworkFactory]
+    prepare: Callable[[Tensor], Tensor]
+    augmentations: Mapping[str, Callable[[Tensor, Generator], Tensor]] = field(default_factory=dict)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    _scratch: dict[int, nn.Module] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def initial_network(self, generator: Generator, client: int | None = None) -> nn.Module:
+        """A new network with weights drawn from `generator`."""
+        return self.networks[self._architecture(client)](generator).to(self.device)
+
+    def network_with(self, tensors: Tensors, client: int | None = None) -> nn.Module:
+        """A network holding copies of `tensors`, in evaluation mode.
+
+        The module is reused by the next call for the same architecture in this process: use it, take
+        what you need by `tensors_of`, and keep no reference to it.
+        """
+        which = self._architecture(client)
+        network = self._scratch.get(which)
+        if network is None:
+            network = self.networks[which](None).to(self.device)
+            self._scratch[which] = network
+        load_into(network, tensors)
+        return network.eval()
+
+    def _architecture(self, client: int | None) -> int:
+        return 0 if client is None else client % len(self.networks)
+
+
+def tensors_of(network: nn.Module) -> dict[str, Tensor]:
+    """Detached copies of all parameters and buffers, in plain memory layout."""
+    return {
+        name: tensor.detach().clone(memory_format=torch.contiguous_format)
+        for name, tensor in network.state_dict().items()
+    }
+
+
+def load_into(network: nn.Module, tensors: Tensors) -> None:
+    """Copy `tensors` into `network`; names and shapes must match exactly."""
+    own = network.state_dict()  # shares memory with the network
+    if own.keys() != tensors.keys():
+        wrong = sorted(own.keys() ^ tensors.keys())
+        raise ProtocolError(
+            f"the network and the tensors differ in {', '.join(wrong)}; "
+            "use the model the tensors were trained with."
+        )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            if tensor.shape != tensors[name].shape:
+                raise ProtocolError(
+                    f"{name} has shape {list(tensors[name].shape)}, the network needs "
+                    f"{list(tensor.shape)}."
+                )
+            tensor.copy_(tensors[name])

@@ -1,0 +1,123 @@
+"""Named tensors: the only thing that is sent, kept or stored.
+
+Names are flat and dotted (`model.conv1.weight`, `proto.mean`). One codec (safetensors) turns them
+into bytes for the wire and for checkpoints; nothing is ever pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from fedcord.core.errors import ProtocolError
+
+Tensors = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and type a tensor must have."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
+
+
+def spec_of(tensors: Tensors) -> dict[str, TensorSpec]:
+    """The shape and type of every tensor."""
+    return {name: TensorSpec(tuple(t.shape), t.dtype) for name, t in tensors.items()}
+
+
+def select(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
+    """Tensors whose name starts with `prefix.`, with the prefix removed."""
+    start = prefix + "."
+    return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
+
+
+def prefixed(prefix: str, tensors: Tensors) -> dict[str, Tensor]:
+    """The same tensors under `prefix.`; the inverse of `select`."""
+    return {f"{prefix}.{name}": t for name, t in tensors.items()}
+
+
+def num_bytes(tensors: Tensors) -> int:
+    """Size of the values, without any framing."""
+    return sum(t.numel() * t.element_size() for t in tensors.values())
+
+
+def hash_tensors(tensors: Tensors) -> str:
+    """SHA-256 over names, types, shapes and values; independent of order and memory layout."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def encode(tensors: Tensors, metadata: Mapping[str, str] | None = None) -> bytes:
+    """Tensors as safetensors bytes, in name order and plain memory layout."""
+    plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    # safetensors refuses tensors that share memory; the receiver could not tell them apart either
+    seen: set[int] = set()
+    for name, tensor in plain.items():
+        pointer = tensor.untyped_storage().data_ptr()
+        if pointer in seen:
+            plain[name] = tensor.clone()
+        seen.add(pointer)
+    return safetensors.torch.save(plain, metadata=dict(metadata) if metadata else None)
+
+
+def decode(data: bytes) -> dict[str, Tensor]:
+    """The inverse of `encode`; bytes that are not safetensors are refused."""
+    try:
+        return safetensors.torch.load(data)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise ProtocolError(
+            f"{len(data)} bytes are not a safetensors message ({error}); "
+            "send what fedcord.core.tensors.encode returns."
+        ) from error
+
+
+def check_tensors(tensors: Tensors, expected: Mapping[str, TensorSpec], owner: str) -> None:
+    """Refuse tensors with other names, shapes or types than `expected`, or non-finite values.
+
+    Args:
+        tensors: what arrived.
+        expected: what was agreed.
+        owner: who sent it, for the message, such as `client 7`.
+    """
+    missing = sorted(expected.keys() - tensors.keys())
+    if missing:
+        raise ProtocolError(f"{owner} did not send {', '.join(missing)}; every update needs it.")
+    extra = sorted(tensors.keys() - expected.keys())
+    if extra:
+        raise ProtocolError(
+            f"{owner} sent {', '.join(extra)}, which was not agreed; allowed: "
+            f"{', '.join(sorted(expected))}."
+        )
+    for name in sorted(expected):
+        tensor, spec = tensors[name], expected[name]
+        found = TensorSpec(tuple(tensor.shape), tensor.dtype)
+        if found != spec:
+            raise ProtocolError(f"{owner} sent {name} as {found}, expected {spec}.")
+        if not is_finite(tensor):
+            raise ProtocolError(
+                f"{owner} sent {name} with values that are not finite; "
+                "lower the learning rate or clip gradients."
+            )
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether every value is a finite number."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return True
+    # one pass without a mask: a NaN or infinity anywhere survives the multiplication by zero
+    return bool((tensor.detach() * 0).sum() == 0) if tensor.numel() else True
