@@ -1,0 +1,19 @@
+"""Honest statistics on plain arrays: intervals, pairing, tests, corrections. Needs no torch."""
+
+from fedcord.statistics.corrections import holm
+from fedcord.statistics.intervals import MeanInterval, bootstrap_interval, mean_interval
+from fedcord.statistics.pairing import Outcome, Pairs, pair
+from fedcord.statistics.tests import PairedDifference, paired_difference, sign_flip_p
+
+__all__ = [
+    "MeanInterval",
+    "Outcome",
+    "PairedDifference",
+    "Pairs",
+    "bootstrap_interval",
+    "holm",
+    "mean_interval",
+    "pair",
+    "paired_difference",
+    "sign_flip_p",
+]
