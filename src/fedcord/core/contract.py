@@ -1,9 +1,9 @@
 """The contract between an algorithm and everything else.
 
 An algorithm is a frozen object of hyper-parameters with pure verbs over named tensors. It keeps
-nothing between calls: the server's knowledge is a `ServerState`, a client's is its `memory`, and all
-randomness comes from `env.generator`. The round loop, the engines and the transport know nothing
-about any particular algorithm.
+nothing between calls: the server's knowledge is a `ServerState`, a client's is its `memory`, and
+all randomness comes from `env.generator`. The round loop, the engines and the transport know
+nothing about any particular algorithm.
 
 The smallest one learns how often each class occurs:
 

@@ -68,16 +68,19 @@ class Task:
     def network_with(self, tensors: Tensors, client: int | None = None) -> nn.Module:
         """A network holding copies of `tensors`, in evaluation mode.
 
-        The module is reused by the next call for the same architecture in this process: use it, take
-        what you need by `tensors_of`, and keep no reference to it.
+        The module is reused by the next call for the same architecture in this process: use it,
+        take what you need by `tensors_of`, and keep no reference to it.
         """
-        which = self._architecture(client)
-        network = self._scratch.get(which)
-        if network is None:
-            network = self.networks[which](None).to(self.device)
-            self._scratch[which] = network
+        network = self.scratch_network(client)
         load_into(network, tensors)
         return network.eval()
+
+    def scratch_network(self, client: int | None = None) -> nn.Module:
+        """The network `network_with` reuses, with whatever weights it last held."""
+        which = self._architecture(client)
+        if which not in self._scratch:
+            self._scratch[which] = self.networks[which](None).to(self.device)
+        return self._scratch[which]
 
     def _architecture(self, client: int | None) -> int:
         return 0 if client is None else client % len(self.networks)

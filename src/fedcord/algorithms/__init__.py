@@ -1,0 +1,1 @@
+"""Federated algorithms; the table of names is in `registry`."""

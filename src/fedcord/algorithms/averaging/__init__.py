@@ -1,0 +1,1 @@
+"""Methods whose clients send models that the server averages."""

@@ -1,0 +1,71 @@
+"""Clients train the global model on their own data; the server averages the results.
+
+Reference: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
+Data", AISTATS 2017.
+
+Travels: down the model; up the model and the number of examples. Stays: nothing.
+
+| paper | here |
+|---|---|
+| E, B, η | `local.epochs`, `local.batch_size`, `local.lr` |
+| n_k | `Update.weight` |
+| C (fraction of clients) | the run's `participation` |
+
+Deviations: none from the paper. Batch-norm statistics are averaged like weights (the paper has
+none); see `ops.weighted_mean` for the rule.
+
+Limits: one client with all data is centralised SGD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.model_exchange import (
+    AveragesModels,
+    cross_entropy,
+    model_update,
+    received_model,
+)
+from fedcord.algorithms.stacked_mlp import can_train_stacked, train_stacked
+from fedcord.core.contract import ClientResult, Env
+from fedcord.core.examples import ClientData
+from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
+from fedcord.core.tensors import Tensors
+
+
+@dataclass(frozen=True)
+class FedAvg(AveragesModels):
+    """Federated averaging."""
+
+    local: LocalSGD = param(LocalSGD(), "how clients train")
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+    def client_update(
+        self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
+    ) -> ClientResult:
+        """Local training with cross-entropy."""
+        if self.can_stack(env.task):
+            return self.client_updates(shared, [memory], [data], [env])[0]
+        network = received_model(shared, env)
+        metrics = self.local.train(network, data.train, cross_entropy, env)
+        return ClientResult(model_update(network, data, metrics))
+
+    def can_stack(self, task: Task) -> bool:
+        """Whether the network and settings are plain enough for the stacked fast path."""
+        return can_train_stacked(task, self.local)
+
+    def client_updates(
+        self,
+        shared: Tensors,
+        memories: Sequence[Tensors],
+        datas: Sequence[ClientData],
+        envs: Sequence[Env],
+    ) -> list[ClientResult]:
+        """`client_update` of several clients in one go."""
+        return train_stacked(self.local, shared, datas, envs)

@@ -1,0 +1,151 @@
+"""The one local training routine; a method passes it a loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+
+from fedcord.core.contract import Env
+from fedcord.core.errors import ConfigError, NumericalError
+from fedcord.core.examples import Examples
+from fedcord.core.params import check_params, param
+
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+"""(network, prepared inputs [B, ...], labels [B]) to the mean loss of the batch."""
+
+PREPARE_AT_ONCE_BYTES = 128 * 2**20
+"""Clients up to this size (as float32) are prepared once per visit instead of batch by batch."""
+
+
+@dataclass(frozen=True)
+class LocalSGD:
+    """Mini-batch training of one client from the weights it was given.
+
+    Every visit starts a new optimiser: nothing but the weights is carried between rounds.
+    """
+
+    epochs: int = param(1, "passes over the client's data per visit (paper: E)", at_least=1)
+    steps: int | None = param(None, "steps per visit instead of whole epochs", at_least=1)
+    batch_size: int = param(32, "examples per step (paper: B)", above=0)
+    optimizer: str = param("sgd", "update rule", choices=("sgd", "adam"))
+    lr: float = param(0.05, "learning rate (paper: η)", above=0)
+    momentum: float = param(0.0, "SGD momentum; ignored by adam", at_least=0, below=1)
+    weight_decay: float = param(0.0, "L2 penalty on all trained weights", at_least=0)
+    clip: float | None = param(None, "largest gradient norm; none when not set", above=0)
+    schedule: str = param(
+        "constant", "learning rate over rounds", choices=("constant", "cosine", "exponential")
+    )
+    decay: float = param(0.998, "factor per round of the exponential schedule", above=0, at_most=1)
+    augment: str = param(
+        "none",
+        "random change of training inputs",
+        choices=("none", "standard", "crop", "flip", "simclr", "simclr-batch"),
+    )
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+    def lr_at(self, env: Env) -> float:
+        """The learning rate of the round `env` stands in."""
+        if self.schedule == "cosine":
+            return self.lr * 0.5 * (1 + math.cos(math.pi * env.round / env.num_rounds))
+        if self.schedule == "exponential":
+            return self.lr * self.decay**env.round
+        return self.lr
+
+    def batches(self, num_examples: int, generator: Generator) -> Iterator[Tensor]:
+        """Indices of each step's batch: shuffled epochs, the last batch of each may be small."""
+        if num_examples == 0:
+            return
+        taken = 0
+        while True:
+            order = torch.randperm(num_examples, generator=generator)
+            for batch in order.split(self.batch_size):
+                yield batch
+                taken += 1
+                if taken == self.steps:
+                    return
+            if self.steps is None and taken >= self.epochs * math.ceil(
+                num_examples / self.batch_size
+            ):
+                return
+
+    def train(
+        self,
+        network: nn.Module,
+        examples: Examples,
+        loss: Loss,
+        env: Env,
+        adjust_gradients: Callable[[], None] | None = None,
+    ) -> dict[str, float]:
+        """Train `network` in place.
+
+        Args:
+            network: starts with the weights to train from.
+            examples: the client's training part.
+            loss: what to minimise.
+            env: the client's place, for its random streams and schedule.
+            adjust_gradients: called between the backward pass and the step; may change `.grad`.
+
+        Returns:
+            `train_loss`, the mean over all examples visited.
+        """
+        parameters = [p for p in network.parameters() if p.requires_grad]
+        optimizer = self._optimizer(parameters, env)
+        inputs_of = self._input_source(examples, env)
+        smallest = getattr(network, "min_batch", 1)  # batch norm over single values has no variance
+        loss_sum, visited = torch.zeros((), dtype=torch.float64), 0
+        network.train()
+        for batch in self.batches(len(examples), env.generator("batches")):
+            if len(batch) < smallest:
+                continue
+            value = loss(network, inputs_of(batch), examples.labels[batch].to(env.task.device))
+            optimizer.zero_grad(set_to_none=True)
+            value.backward()
+            if adjust_gradients is not None:
+                adjust_gradients()
+            if self.clip is not None:
+                nn.utils.clip_grad_norm_(parameters, self.clip)
+            optimizer.step()
+            loss_sum += value.detach().cpu() * len(batch)
+            visited += len(batch)
+        network.eval()
+        mean_loss = float(loss_sum) / max(visited, 1)
+        if not math.isfinite(mean_loss):
+            raise NumericalError(
+                f"the training loss became {mean_loss}; lower local.lr (now {self.lr:g}) "
+                "or set local.clip."
+            )
+        return {"train_loss": mean_loss}
+
+    def _optimizer(self, parameters: list[nn.Parameter], env: Env) -> torch.optim.Optimizer:
+        lr = self.lr_at(env)
+        if self.optimizer == "adam":
+            return torch.optim.Adam(parameters, lr=lr, weight_decay=self.weight_decay, fused=True)
+        return torch.optim.SGD(
+            parameters,
+            lr=lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            fused=True,  # one pass over the weights instead of several
+        )
+
+    def _input_source(self, examples: Examples, env: Env) -> Callable[[Tensor], Tensor]:
+        """Batch indices to what the network reads."""
+        task, stored = env.task, examples.inputs
+        if self.augment != "none":
+            if self.augment not in task.augmentations:
+                allowed = ", ".join(("none", *task.augmentations))
+                raise ConfigError(
+                    f"local.augment = '{self.augment}' does not fit this data; allowed: {allowed}."
+                )
+            change, generator = task.augmentations[self.augment], env.generator("augment")
+            return lambda batch: change(stored[batch], generator).to(task.device)
+        if math.prod(stored.shape) * 4 <= PREPARE_AT_ONCE_BYTES:
+            prepared = task.prepare(stored)
+            return lambda batch: prepared[batch].to(task.device)
+        return lambda batch: task.prepare(stored[batch]).to(task.device)

@@ -1,0 +1,72 @@
+"""What all methods share whose clients send a whole model and whose server averages it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.examples import ClientData
+from fedcord.core.task import tensors_of
+from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
+from fedcord.ops.weighted_mean import weighted_mean
+
+MODEL = "model"
+"""The prefix of a model's tensors in everything that is sent."""
+
+
+class AveragesModels(ABC):
+    """The half of the contract that averaging methods have in common.
+
+    A method is a final frozen dataclass that adds its parameters and `client_update`.
+    """
+
+    @property
+    def rounds(self) -> int | None:
+        """The user chooses."""
+        return None
+
+    def init(self, env: Env) -> ServerState:
+        """A freshly drawn model, the same for every client."""
+        network = env.task.initial_network(env.generator("init"))
+        return ServerState(shared=prefixed(MODEL, tensors_of(network)))
+
+    def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
+        """A model like the one sent."""
+        return spec_of(prefixed(MODEL, select(shared, MODEL)))
+
+    @abstractmethod
+    def client_update(
+        self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
+    ) -> ClientResult:
+        """Local training; see `received_model` and `model_update`."""
+
+    def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        """The mean of the clients' models, weighted by their numbers of examples."""
+        return state.next(shared=weighted_mean((u.tensors, u.weight) for _, u in updates))
+
+    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """Class scores [B, C] of the global model."""
+        network = received_model(shared, env)
+        with torch.inference_mode():
+            scores: Tensor = network(inputs)
+        return scores
+
+
+def received_model(shared: Tensors, env: Env) -> nn.Module:
+    """The model in `shared` as a network of this process."""
+    return env.task.network_with(select(shared, MODEL), env.client)
+
+
+def model_update(network: nn.Module, data: ClientData, metrics: Mapping[str, float]) -> Update:
+    """The update that sends a trained network, weighted by the examples it saw."""
+    return Update(prefixed(MODEL, tensors_of(network)), weight=len(data.train), metrics=metrics)
+
+
+def cross_entropy(network: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    """The plain classification loss, averaged over the batch."""
+    return F.cross_entropy(network(inputs), labels)

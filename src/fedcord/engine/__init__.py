@@ -1,0 +1,1 @@
+"""The round loop and the ways to reach clients."""

@@ -1,0 +1,119 @@
+"""Accuracy and loss from sums, so that parts evaluated apart add up to the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedcord.core.contract import Algorithm, Env
+from fedcord.core.errors import NumericalError, ProtocolError
+from fedcord.core.examples import Examples
+from fedcord.core.tensors import Tensors
+
+BATCH = 250
+"""Examples per prediction: large enough to amortise calls, small enough to stay in cache."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Sums over examples.
+
+    Attributes:
+        correct: examples whose highest score is their label.
+        total: examples seen.
+        loss_sum: summed cross-entropy of the scores.
+        groups: (group name, group number) to (correct, total).
+    """
+
+    correct: int = 0
+    total: int = 0
+    loss_sum: float = 0.0
+    groups: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+    def __add__(self, other: Evaluation) -> Evaluation:
+        groups = dict(self.groups)
+        for key, (correct, total) in other.groups.items():
+            before = groups.get(key, (0, 0))
+            groups[key] = (before[0] + correct, before[1] + total)
+        return Evaluation(
+            self.correct + other.correct,
+            self.total + other.total,
+            self.loss_sum + other.loss_sum,
+            groups,
+        )
+
+    @property
+    def accuracy(self) -> float:
+        """Share of correct examples; there must be some."""
+        return self.correct / self.total
+
+    @property
+    def loss(self) -> float:
+        """Mean cross-entropy; there must be examples."""
+        return self.loss_sum / self.total
+
+    def group_accuracy(self) -> dict[str, dict[int, float]]:
+        """Accuracy per group number for every group name."""
+        out: dict[str, dict[int, float]] = {}
+        for (name, number), (correct, total) in sorted(self.groups.items()):
+            out.setdefault(name, {})[number] = correct / total
+        return out
+
+
+def evaluate(
+    algorithm: Algorithm,
+    shared: Tensors,
+    memory: Tensors,
+    examples: Examples,
+    env: Env,
+    groups: Mapping[str, Tensor] | None = None,
+    first: int = 0,
+    last: int | None = None,
+) -> Evaluation:
+    """Predict examples `first` to `last` in batches and count.
+
+    The batches are cut at fixed places, so that any division of the range into whole batches gives
+    the same sums.
+    """
+    out = Evaluation()
+    stop = len(examples) if last is None else last
+    for start in range(first, stop, BATCH):
+        chosen = slice(start, min(start + BATCH, stop))
+        inputs = env.task.prepare(examples.inputs[chosen]).to(env.task.device)
+        labels = examples.labels[chosen]
+        scores = algorithm.predict(shared, memory, inputs, env).cpu()
+        _check_scores(scores, len(labels), env)
+        hits = scores.argmax(dim=1) == labels
+        out += Evaluation(
+            int(hits.sum()),
+            len(labels),
+            float(F.cross_entropy(scores.double(), labels, reduction="sum")),
+            _count_groups(hits, {n: g[chosen] for n, g in (groups or {}).items()}),
+        )
+    return out
+
+
+def _check_scores(scores: Tensor, num_examples: int, env: Env) -> None:
+    expected = (num_examples, env.task.num_classes)
+    if tuple(scores.shape) != expected:
+        raise ProtocolError(
+            f"predict returned shape {list(scores.shape)}, expected {list(expected)} "
+            "(one score per example and class)."
+        )
+    if bool(torch.isnan(scores).any()):
+        raise NumericalError(f"predict returned NaN in round {env.round}; lower the learning rate.")
+
+
+def _count_groups(
+    hits: Tensor, groups: Mapping[str, Tensor]
+) -> dict[tuple[str, int], tuple[int, int]]:
+    counts = {}
+    for name, numbers in groups.items():
+        for number in numbers.unique().tolist():
+            inside = numbers == number
+            counts[(name, number)] = (int(hits[inside].sum()), int(inside.sum()))
+    return counts

@@ -1,0 +1,86 @@
+"""Jobs and answers as bytes: a JSON header, then safetensors. Nothing else crosses a wire.
+
+    | 8 bytes: length of header | header (JSON) | tensors (safetensors) |
+
+Every byte that arrives is checked before use.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fedcord.core.contract import Update
+from fedcord.core.errors import ProtocolError
+from fedcord.core.tensors import Tensors, decode, encode, prefixed, select
+from fedcord.engine.visit import Answer, Job, Refusal
+
+LENGTH_BYTES = 8
+MAX_HEADER_BYTES = 16 * 2**20
+
+
+def pack(header: Mapping[str, Any], tensors: Tensors) -> bytes:
+    """One message."""
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(LENGTH_BYTES, "little") + text + encode(tensors)
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and tensors of a message, or a ProtocolError."""
+    length = int.from_bytes(data[:LENGTH_BYTES], "little")
+    end = LENGTH_BYTES + length
+    if len(data) < LENGTH_BYTES or length > MAX_HEADER_BYTES or end > len(data):
+        raise ProtocolError(f"a message of {len(data)} bytes announces a header of {length} bytes.")
+    try:
+        header = json.loads(data[LENGTH_BYTES:end])
+    except ValueError as error:
+        raise ProtocolError(f"a message header is not JSON ({error}).") from error
+    if not isinstance(header, dict):
+        raise ProtocolError("a message header is not a JSON object.")
+    return header, decode(data[end:])
+
+
+def pack_job(job: Job) -> bytes:
+    """A job with everything the server sends."""
+    header = {
+        "verb": job.verb,
+        "round": job.round,
+        "num_rounds": job.num_rounds,
+        "seed": job.seed,
+    }
+    return pack(header, job.shared)
+
+
+def unpack_job(data: bytes) -> Job:
+    """The inverse of `pack_job`."""
+    header, shared = unpack(data)
+    try:
+        if header["verb"] not in ("update", "personalize", "evaluate"):
+            raise ProtocolError(f"a job asks for '{header['verb']}', which is no verb.")
+        numbers = (int(header["round"]), int(header["num_rounds"]), int(header["seed"]))
+        return Job(header["verb"], shared, *numbers)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"a job's header is incomplete ({error}).") from error
+
+
+def pack_answer(answer: Answer, memory: Tensors) -> bytes:
+    """An answer together with the memory the client keeps."""
+    if isinstance(answer, Refusal):
+        return pack({"refusal": answer.reason}, prefixed("memory", memory))
+    header = {"weight": answer.weight, "metrics": dict(answer.metrics)}
+    return pack(header, {**prefixed("update", answer.tensors), **prefixed("memory", memory)})
+
+
+def unpack_answer(data: bytes) -> tuple[Answer, dict[str, Any]]:
+    """The inverse of `pack_answer`."""
+    header, tensors = unpack(data)
+    memory = select(tensors, "memory")
+    if "refusal" in header:
+        return Refusal(str(header["refusal"])), memory
+    try:
+        metrics = {str(k): float(v) for k, v in header["metrics"].items()}
+        weight = float(header["weight"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ProtocolError(f"an answer's header is incomplete ({error}).") from error
+    return Update(select(tensors, "update"), weight, metrics), memory

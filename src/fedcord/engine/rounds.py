@@ -1,0 +1,193 @@
+"""The one round loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from fedcord.core.contract import (
+    Algorithm,
+    ClientId,
+    Env,
+    Personalizes,
+    ServerState,
+    Update,
+)
+from fedcord.core.errors import NumericalError, ProtocolError
+from fedcord.core.tensors import num_bytes
+from fedcord.engine.evaluation import Evaluation
+from fedcord.engine.threads import torch_threads
+from fedcord.engine.visit import Answer, Executor, Job, Refusal, check_update
+
+WEIGHT_BYTES = 8
+"""What an update's weight takes on the wire, beside its tensors."""
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """What happened in one round.
+
+    Attributes:
+        round: number of rounds done, so the first record has 1.
+        participants: clients visited.
+        refused: reasons of updates that were not accepted.
+        train_loss: mean training loss reported by clients, weighted; None when none was.
+        bytes_up: size of all accepted and refused updates' tensors.
+        bytes_down: size of the shared tensors times the clients they went to.
+        seconds: wall-clock time of the round with its evaluation.
+        evaluation: on the server's test set, when this round had one.
+    """
+
+    round: int
+    participants: int
+    refused: tuple[str, ...]
+    train_loss: float | None
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    evaluation: Evaluation | None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which rounds to run and whom to visit.
+
+    Attributes:
+        num_rounds: rounds of the whole run.
+        participants: round number to ascending client numbers.
+        evaluate_every: rounds between evaluations; the last round is always evaluated.
+        threads: threads of every computation; more than one changes bits.
+    """
+
+    num_rounds: int
+    participants: Callable[[int], Sequence[ClientId]]
+    evaluate_every: int = 1
+    threads: int = 1
+
+
+@dataclass
+class _Arrivals:
+    """Checks updates as they arrive and counts what they cost."""
+
+    algorithm: Algorithm
+    job: Job
+    env: Env
+    on_client: Callable[[ClientId], None]
+    refused: list[str] = field(default_factory=list)
+    accepted: int = 0
+    bytes_up: int = 0
+    loss_sum: float = 0.0
+    loss_weight: float = 0.0
+
+    def check(
+        self, answers: Iterator[tuple[ClientId, Answer]]
+    ) -> Iterator[tuple[ClientId, Update]]:
+        expected = self.algorithm.expected_update(self.job.shared, self.env)
+        for client, answer in answers:
+            self.on_client(client)
+            if isinstance(answer, Refusal):
+                self.refused.append(answer.reason)
+                continue
+            self.bytes_up += num_bytes(answer.tensors) + WEIGHT_BYTES
+            try:
+                check_update(answer, expected, client)
+            except ProtocolError as error:
+                self.refused.append(str(error))
+                continue
+            self.accepted += 1
+            if "train_loss" in answer.metrics:
+                self.loss_sum += answer.weight * answer.metrics["train_loss"]
+                self.loss_weight += answer.weight
+            yield client, answer
+        if self.accepted == 0:
+            raise NumericalError(
+                f"round {self.job.round + 1}: all {len(self.refused)} updates were refused; the "
+                f"last good checkpoint is intact. First reason: {self.refused[0]}"
+            )
+
+    @property
+    def train_loss(self) -> float | None:
+        return self.loss_sum / self.loss_weight if self.loss_weight > 0 else None
+
+
+def run_rounds(
+    algorithm: Algorithm,
+    executor: Executor,
+    env: Env,
+    state: ServerState,
+    schedule: Schedule,
+    on_round: Callable[[ServerState, RoundRecord], None] = lambda state, record: None,
+    on_client: Callable[[ClientId], None] = lambda client: None,
+) -> ServerState:
+    """Run the rounds that `state` has not seen yet.
+
+    Args:
+        algorithm: the method.
+        executor: the way to reach clients.
+        env: the server's place; its round is set here.
+        state: from `algorithm.init` or a checkpoint.
+        schedule: how many rounds, with whom.
+        on_round: called after every round, for logs and checkpoints.
+        on_client: called when a client's answer arrives, for progress.
+    """
+    with torch_threads(schedule.threads):
+        for round_ in range(state.round, schedule.num_rounds):
+            started = time.perf_counter()
+            here = Env(env.task, env.seed, round_, schedule.num_rounds)
+            job = Job("update", state.shared, round_, schedule.num_rounds, env.seed)
+            clients = schedule.participants(round_)
+            arrivals = _Arrivals(algorithm, job, here, on_client)
+            updates = arrivals.check(executor.map_clients(job, clients))
+            state = algorithm.aggregate(state, updates, here)
+            for (
+                _
+            ) in updates:  # a method may stop reading early; everyone is still heard and counted
+                pass
+            is_last = round_ + 1 == schedule.num_rounds
+            evaluation = None
+            if is_last or (round_ + 1) % schedule.evaluate_every == 0:
+                test = Job("evaluate", state.shared, round_, schedule.num_rounds, env.seed)
+                evaluation = executor.evaluate(test)
+            record = RoundRecord(
+                round_ + 1,
+                len(clients),
+                tuple(arrivals.refused),
+                arrivals.train_loss,
+                arrivals.bytes_up,
+                num_bytes(job.shared) * len(clients),
+                time.perf_counter() - started,
+                evaluation,
+            )
+            on_round(state, record)
+    return state
+
+
+def finish_clients(
+    algorithm: Algorithm,
+    executor: Executor,
+    state: ServerState,
+    seed: int,
+    clients: Sequence[ClientId],
+    threads: int = 1,
+) -> dict[ClientId, Evaluation]:
+    """After the last round: personalise where the method does, then test every client on its own.
+
+    Returns:
+        The evaluation of each client that has a test part.
+    """
+    at = max(state.round - 1, 0)
+    with torch_threads(threads):
+        if isinstance(algorithm, Personalizes):
+            job = Job("personalize", state.shared, at, state.round, seed)
+            for _ in executor.map_clients(job, clients):
+                pass
+        job = Job("evaluate", state.shared, at, state.round, seed)
+        found = {}
+        for client, answer in executor.map_clients(job, clients):
+            assert isinstance(answer, Update)
+            total = int(answer.metrics["total"])
+            if total > 0:
+                correct, loss = int(answer.metrics["correct"]), answer.metrics["loss_sum"]
+                found[client] = Evaluation(correct, total, loss)
+    return found

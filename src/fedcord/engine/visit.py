@@ -1,0 +1,188 @@
+"""One visit to clients: the code that runs where the data is, in every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from fedcord.core.contract import (
+    Algorithm,
+    ClientId,
+    ClientResult,
+    Env,
+    Personalizes,
+    TrainsStacked,
+    Update,
+)
+from fedcord.core.errors import NumericalError, ProtocolError
+from fedcord.core.examples import ClientData
+from fedcord.core.task import Task
+from fedcord.core.tensors import Tensors, TensorSpec, check_tensors
+from fedcord.engine.evaluation import Evaluation, evaluate
+from fedcord.engine.population import Population
+
+STACK_CLIENTS = 8
+STACK_BYTES = 32 * 2**20
+"""How many clients, and how much of their data, one stacked training may hold at once."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What clients are asked to do in a round.
+
+    Attributes:
+        verb: `update` for a round of training, `personalize` after the last one, `evaluate` to test
+            on the client's own test part.
+        shared: what the server sends.
+        round: number of the round, from 0.
+        num_rounds: rounds of the run.
+        seed: the run's seed.
+    """
+
+    verb: Literal["update", "personalize", "evaluate"]
+    shared: Tensors
+    round: int
+    num_rounds: int
+    seed: int
+
+    def env(self, task: Task, client: ClientId | None = None) -> Env:
+        """The place a verb runs in."""
+        return Env(task, self.seed, self.round, self.num_rounds, client)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An update that was not accepted, and why."""
+
+    reason: str
+
+
+Answer = Update | Refusal
+
+
+class Executor(Protocol):
+    """A way to reach clients; the only thing in which engines differ."""
+
+    memories: dict[ClientId, Tensors]
+    """What every visited client keeps; saved and restored by checkpoints."""
+
+    def map_clients(
+        self, job: Job, clients: Sequence[ClientId]
+    ) -> Iterator[tuple[ClientId, Answer]]:
+        """Answers in the order of `clients`, which must ascend; few are held at once."""
+        ...
+
+    def evaluate(self, job: Job) -> Evaluation:
+        """The shared model on the server's test set."""
+        ...
+
+    def close(self) -> None:
+        """Release processes and files."""
+        ...
+
+
+def visit(
+    algorithm: Algorithm,
+    task: Task,
+    job: Job,
+    clients: Sequence[ClientId],
+    memories: Mapping[ClientId, Tensors],
+    population: Population,
+) -> Iterator[tuple[ClientId, Answer, Tensors]]:
+    """Do the job at each client and yield (client, answer, new memory).
+
+    An update that breaks the agreed form or is not finite becomes a Refusal, and the client keeps
+    the memory it had.
+    """
+    datas = [population.client(client) for client in clients]
+    kept = [memories.get(client, {}) for client in clients]
+    envs = [job.env(task, client) for client in clients]
+    if job.verb == "update":
+        results = _updates(algorithm, job, kept, datas, envs)
+        for client, memory, result in zip(clients, kept, results, strict=True):
+            if isinstance(result, Refusal):
+                yield client, result, memory
+            else:
+                yield client, result.update, result.memory
+        return
+    for client, data, memory, env in zip(clients, datas, kept, envs, strict=True):
+        if job.verb == "personalize":
+            assert isinstance(algorithm, Personalizes)
+            memory = algorithm.personalize(job.shared, memory, data, env)
+            yield client, Update({}, weight=len(data.train)), memory
+        else:
+            sums = evaluate(algorithm, job.shared, memory, data.test, env)
+            metrics = {"correct": sums.correct, "total": sums.total, "loss_sum": sums.loss_sum}
+            yield client, Update({}, weight=len(data.test), metrics=metrics), memory
+
+
+def stacks(
+    algorithm: Algorithm, task: Task, job: Job, clients: Sequence[ClientId], population: Population
+) -> Iterator[list[ClientId]]:
+    """Cut `clients` into groups that are visited together: singles unless stacking pays."""
+    stacking = (
+        job.verb == "update" and isinstance(algorithm, TrainsStacked) and algorithm.can_stack(task)
+    )
+    row_bytes = 4 * population.inputs[:1].numel()
+    group: list[ClientId] = []
+    held = 0
+    for client in clients:
+        size = len(population.client(client).train) * row_bytes
+        full = len(group) == (STACK_CLIENTS if stacking else 1)
+        if group and (full or held + size > STACK_BYTES):
+            yield group
+            group, held = [], 0
+        group.append(client)
+        held += size
+    if group:
+        yield group
+
+
+def remember(memories: dict[ClientId, Tensors], client: ClientId, memory: Tensors) -> None:
+    """Keep what a visit left with a client; clients that keep nothing take no place."""
+    if memory or client in memories:
+        memories[client] = memory
+
+
+def check_update(update: Update, expected: Mapping[str, TensorSpec], client: ClientId) -> None:
+    """Refuse an update that differs from what was agreed, naming client, tensor and reason."""
+    check_tensors(update.tensors, expected, f"client {client}")
+    if not 0 <= update.weight < float("inf"):
+        raise ProtocolError(f"client {client} sent weight {update.weight}; expected a number >= 0.")
+
+
+def _updates(
+    algorithm: Algorithm,
+    job: Job,
+    memories: Sequence[Tensors],
+    datas: Sequence[ClientData],
+    envs: Sequence[Env],
+) -> Iterator[ClientResult | Refusal]:
+    if len(datas) > 1 and isinstance(algorithm, TrainsStacked):
+        try:
+            results = algorithm.client_updates(job.shared, memories, datas, envs)
+        except NumericalError:
+            pass  # find out below which client it was
+        else:
+            for result, env in zip(results, envs, strict=True):
+                yield _accepted(algorithm, job, result, env)
+            return
+    for memory, data, env in zip(memories, datas, envs, strict=True):
+        try:
+            result = algorithm.client_update(job.shared, memory, data, env)
+        except NumericalError as error:
+            yield Refusal(f"client {env.client}: {error}")
+        else:
+            yield _accepted(algorithm, job, result, env)
+
+
+def _accepted(
+    algorithm: Algorithm, job: Job, result: ClientResult, env: Env
+) -> ClientResult | Refusal:
+    assert env.client is not None
+    try:
+        check_update(result.update, algorithm.expected_update(job.shared, env), env.client)
+    except ProtocolError as error:
+        return Refusal(str(error))
+    return result

@@ -1,0 +1,1 @@
+"""Pure operations on tensors that several algorithms need."""
