@@ -40,7 +40,7 @@ def split_client(
         num_validation, num_test = (
             (num_validation - 1, num_test) if num_validation else (0, num_test - 1)
         )
-    order = numpy_generator(seed, "holdout", client=client).permutation(np.asarray(indices))
+    order = indices[numpy_generator(seed, "holdout", client=client).permutation(size)]
     held_out = num_validation + num_test
     parts = (order[held_out:], order[:num_validation], order[num_validation:held_out])
     train, chosen, tested = (np.sort(part).astype(np.int64, copy=False) for part in parts)

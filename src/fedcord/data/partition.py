@@ -158,9 +158,11 @@ def _read(spec: str, num_clients: int) -> tuple[Partitioner | None, float, list[
             problems.append(f"{info.argument} is given twice; give it once.")
         else:
             options[info.argument] = text.argument
-    if info.argument and not info.is_optional and not options.get(info.argument):
-        problems.append(f"{info.argument} is missing.")
-        options.pop(info.argument, None)
+    needed = None if info.is_optional else info.argument
+    is_missing = needed is not None and not options.get(needed)
+    if is_missing:
+        problems.append(f"{needed} is missing.")
+        options.pop(str(needed), None)
     ratio, problem = _ratio(options.pop("longtail", "1"))
     problems += [problem] if problem is not None else []
     partitioner: Partitioner | None = None
@@ -172,7 +174,7 @@ def _read(spec: str, num_clients: int) -> tuple[Partitioner | None, float, list[
         problems += error.problems
     if num_clients < 0 or (num_clients == 0 and info.needs_clients):
         problems.append(f"clients = {num_clients}: must be >= 1.")
-    elif partitioner is not None:
+    elif partitioner is not None and not is_missing:
         problems += partitioner.problems(num_clients)
     hint = f"Form: {info.form}[,longtail=RHO], for example {info.example}."
     return partitioner, ratio, [f"partition '{spec}': {problem} {hint}" for problem in problems]
