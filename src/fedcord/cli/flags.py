@@ -1,0 +1,97 @@
+"""Flags that several commands share, and how they become settings."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from pathlib import Path
+from typing import Any
+
+DATA_FLAGS = {
+    "dataset": "data set, npz:PATH or folder:PATH (default digits)",
+    "partition": "how data is spread over clients (default dirichlet:0.1)",
+    "clients": "number of clients (default 10)",
+    "longtail": "thin out classes: largest over smallest (default 1)",
+    "seed": "decides everything random (default 0)",
+}
+RUN_FLAGS = {
+    "rounds": "rounds of exchange (default 20, or what the method needs)",
+    "participation": "share of clients visited per round (default 1)",
+    "validation": "share of each client's data kept for selection (default 0.1)",
+    "test": "share of each client's data kept for its own test (default 0.1)",
+    "evaluate-every": "rounds between evaluations (default 1)",
+    "threads": "threads of a computation, changes bits (default 1)",
+}
+
+
+def add_data_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that choose data and clients."""
+    for name, text in DATA_FLAGS.items():
+        parser.add_argument(f"--{name}", metavar="X", help=text)
+    parser.add_argument(
+        "--data-dir",
+        action="append",
+        metavar="DIR",
+        type=Path,
+        help="folder with data sets, repeatable (default: $FEDCORD_DATA, then the user's cache)",
+    )
+    parser.add_argument(
+        "--download", action="store_true", help="fetch missing data from its official place"
+    )
+
+
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that choose how to train and where."""
+    for name, text in RUN_FLAGS.items():
+        parser.add_argument(f"--{name}", metavar="X", help=text)
+    parser.add_argument(
+        "--model",
+        action="append",
+        metavar="M",
+        help="network, repeatable: several are dealt out to clients in turn (default auto)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="assignments",
+        help="a parameter of the algorithm, such as local.lr=0.1, repeatable",
+    )
+    parser.add_argument(
+        "--engine",
+        default="sequential",
+        metavar="E",
+        help="sequential, processes (fastest for long runs) or wire (strict test)",
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: cores)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results")
+    parser.add_argument("--resume", action="store_true", help="go on with an unfinished run")
+    add_output_flags(parser)
+
+
+def add_output_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags for programs and for quiet people."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+
+
+def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The flags that were given, as values for RunConfig."""
+    settings: dict[str, Any] = {}
+    for name in (*DATA_FLAGS, *RUN_FLAGS):
+        key = name.replace("-", "_")
+        text = getattr(arguments, key, None)
+        if text is not None:
+            settings[key] = text if key in ("dataset", "partition") else _value(text)
+    if getattr(arguments, "model", None):
+        settings["model"] = arguments.model
+    return settings
+
+
+def _value(text: str) -> Any:
+    """A number when it is one; otherwise the text, for the loader to refuse in its own words."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

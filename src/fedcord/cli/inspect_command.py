@@ -1,0 +1,139 @@
+"""`fedcord inspect`: pictures and numbers of the heterogeneity itself."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedcord.cli.flags import add_data_flags, add_output_flags, settings_from
+from fedcord.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from fedcord.data.dataset import Dataset
+    from fedcord.data.heterogeneity import HeterogeneityReport
+    from fedcord.data.partition import Partition
+
+MAX_SHOWN = 40
+"""Clients printed in the terminal; the picture shows all."""
+SHADES = " ░▒▓█"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    add_data_flags(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="also save the picture, as .png or .svg"
+    )
+    add_output_flags(parser)
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Load, partition, measure, show."""
+    from fedcord.data.heterogeneity import measure_heterogeneity
+    from fedcord.data.partition import make_partition
+    from fedcord.data.registry import load_dataset
+    from fedcord.experiment.load import load_config
+
+    picture = arguments.out
+    if picture is not None and picture.suffix not in (".png", ".svg"):
+        raise ConfigError(f"--out '{picture}': the picture's name must end in .png or .svg.")
+    config = load_config(settings_from(arguments))
+    dataset = load_dataset(
+        config.dataset, data_dirs=arguments.data_dir, allow_download=arguments.download
+    )
+    partition = make_partition(
+        config.partition,
+        dataset.train.labels,
+        num_classes=dataset.num_classes,
+        num_clients=config.clients,
+        seed=config.seed,
+        groups=dataset.train.groups,
+        group_names=dataset.group_names,
+        longtail=config.longtail,
+    )
+    counts = partition.counts(dataset.train.labels, dataset.num_classes)
+    report = measure_heterogeneity(counts)
+    if picture is not None:
+        from fedcord.report.canvas import save_figure
+        from fedcord.report.heatmap import heatmap_figure
+
+        title = f"{dataset.name}, {partition.spec}, seed {config.seed}"
+        save_figure(heatmap_figure(counts, dataset.class_names, title), picture)
+    if arguments.json:
+        values = {
+            "dataset": dataset.name,
+            "partition": partition.spec,
+            "partition_hash": partition.hash,
+            "seed": config.seed,
+            "class_names": list(dataset.class_names),
+            "counts": counts.tolist(),
+            "picture": None if picture is None else str(picture),
+            **report.to_json(),
+        }
+        sys.stdout.write(json.dumps(values) + "\n")
+        return
+    _show(dataset, partition, report, picture)
+
+
+def _show(
+    dataset: Dataset, partition: Partition, report: HeterogeneityReport, picture: Path | None
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    counts = partition.counts(dataset.train.labels, dataset.num_classes)
+    table = Table(
+        title=f"{dataset.name} over {report.num_clients} clients, {partition.spec}",
+        caption="darker = more examples of the class; EMD and JS: distance to all data together",
+        box=None,
+        pad_edge=False,
+    )
+    for name in ("client", "size", "classes", "entropy", "EMD", "JS"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(_class_header(report.num_classes), no_wrap=True)
+    largest = max(int(counts.max()), 1)
+    for number, client in list(enumerate(report.clients))[:MAX_SHOWN]:
+        table.add_row(
+            str(number),
+            f"{client.size:,}",
+            str(client.num_classes),
+            f"{client.entropy_bits:.2f}",
+            "–" if client.earth_movers is None else f"{client.earth_movers:.2f}",
+            "–" if client.jensen_shannon is None else f"{client.jensen_shannon:.2f}",
+            _shades(counts[number].tolist(), largest),
+        )
+    console.print(table)
+    if report.num_clients > MAX_SHOWN:
+        console.print(f"… and {report.num_clients - MAX_SHOWN} more clients")
+    console.print(
+        f"\nmean entropy {report.mean_entropy_bits:.2f} bits "
+        f"({report.mean_effective_classes:.1f} effective classes of {report.num_classes}), "
+        f"mean EMD {report.mean_earth_movers:.2f}, mean JS {report.mean_jensen_shannon:.2f}, "
+        f"between clients JS {report.pairwise_jensen_shannon:.2f}, "
+        f"size Gini {report.size_gini:.2f}"
+    )
+    for line in report.warnings:
+        console.print(f"[yellow]note[/] {line}")
+    if picture is not None:
+        console.print(f"picture: {picture}")
+
+
+def _class_header(num_classes: int) -> str:
+    return "".join(str(c % 10) for c in range(num_classes)) if num_classes <= 60 else "classes"
+
+
+def _shades(counts: list[int], largest: int) -> Text:
+    """A row of the heat map; any example at all leaves a mark."""
+    from rich.text import Text
+
+    if len(counts) > 60:
+        return Text(f"{sum(c > 0 for c in counts)} of {len(counts)}")
+    steps = len(SHADES) - 1
+    marks = [0 if c == 0 else max(1, round(steps * (c / largest) ** 0.5)) for c in counts]
+    return Text("".join(SHADES[m] for m in marks), style="cyan")

@@ -1,0 +1,74 @@
+"""The `fedcord` command: reads the command line and hands over to one file per command.
+
+Nothing heavy is imported here, so that help and mistakes answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from fedcord import __version__
+from fedcord.core.errors import FedcordError, NumericalError, ProtocolError
+
+EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+
+COMMANDS = {
+    "run": "run one algorithm",
+    "compare": "run several algorithms on the same data and seeds, and report",
+    "inspect": "show how different the clients' data are, before any training",
+    "list": "show the algorithms, datasets, partitions and models there are",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Answers mistakes with one line and the place to look."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_BAD_INPUT, f"error: {message}; see '{self.prog} --help'.\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    parser = _Parser(
+        prog="fedcord",
+        description="Federated learning when clients' data disagree.",
+        epilog="Start with: fedcord compare fedavg fedprox --seeds 3",
+    )
+    parser.add_argument("--version", action="version", version=f"fedcord {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        module = importlib.import_module(f"fedcord.cli.{name}_command")
+        module.add_arguments(commands.add_parser(name, help=summary, description=summary))
+    arguments = parser.parse_args(argv)
+    command = importlib.import_module(f"fedcord.cli.{arguments.command}_command")
+    try:
+        command.execute(arguments)
+    except (NumericalError, ProtocolError) as error:
+        return _fail(error, EXIT_FAILED)
+    except FedcordError as error:
+        return _fail(error, EXIT_BAD_INPUT)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; the same command with --resume goes on.\n")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has left
+        sys.stderr.close()
+        return EXIT_FAILED
+    return 0
+
+
+def _fail(error: FedcordError, code: int) -> int:
+    lines = str(error).splitlines()
+    if len(lines) > 1:
+        sys.stderr.write(f"error: {len(lines)} problems\n")
+        sys.stderr.writelines(f"  - {line}\n" for line in lines)
+    else:
+        sys.stderr.write(f"error: {error}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""A progress bar for runs: round, accuracy, samples per second, time left."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import (
+    Progress as Bars,
+)
+
+if TYPE_CHECKING:
+    from fedcord.engine.rounds import RoundRecord
+    from fedcord.experiment.build import Experiment
+    from fedcord.experiment.run import Progress
+
+
+class RunBars:
+    """Shows runs one after another on standard error; does nothing when hidden."""
+
+    def __init__(self, hidden: bool, total_runs: int = 1) -> None:
+        self.console = Console(stderr=True)
+        self._hidden = hidden
+        self._bars = Bars(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+            transient=True,
+            disable=hidden,
+        )
+        self._runs = (
+            self._bars.add_task("runs", total=total_runs, note="") if total_runs > 1 else None
+        )
+
+    def __enter__(self) -> RunBars:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def run_done(self) -> None:
+        """One run of several is over."""
+        if self._runs is not None:
+            self._bars.advance(self._runs)
+
+    def watch(self, title: str) -> Progress:
+        """Callbacks for one run."""
+        from fedcord.experiment.run import Progress
+
+        bar = self._bars.add_task(title, total=None, note="loading data")
+        began, seen, accuracy = time.perf_counter(), 0, ""
+
+        def show() -> None:
+            rate = seen / max(time.perf_counter() - began, 1e-9)
+            self._bars.update(bar, note=f"{accuracy}{rate:,.0f} samples/s")
+
+        def started(experiment: Experiment, done: int) -> None:
+            nonlocal began
+            began = time.perf_counter()
+            total = experiment.config.rounds
+            self._bars.update(bar, total=total, completed=done, note="")
+            if not self._hidden:
+                for line in experiment.warnings():
+                    self.console.print(f"[yellow]note[/] {title}: {line}")
+
+        def client(examples: int) -> None:
+            nonlocal seen
+            seen += examples
+            show()
+
+        def round_(record: RoundRecord) -> None:
+            nonlocal accuracy
+            if record.evaluation is not None:
+                accuracy = f"accuracy {record.evaluation.accuracy:.3f}  "
+            if not self._hidden:
+                for reason in record.refused:
+                    self.console.print(f"[yellow]refused[/] round {record.round}: {reason}")
+            self._bars.advance(bar)
+            show()
+            if record.round == self._bars.tasks[self._index(bar)].total:
+                self._bars.remove_task(bar)
+
+        return Progress(started, client, round_)
+
+    def _index(self, bar: int) -> int:
+        return next(i for i, task in enumerate(self._bars.tasks) if task.id == bar)

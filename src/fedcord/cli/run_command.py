@@ -1,0 +1,81 @@
+"""`fedcord run ALGO`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from
+
+RUNS = Path("runs")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    parser.add_argument("algorithm", metavar="ALGO", help="see `fedcord list algorithms`")
+    add_data_flags(parser)
+    add_run_flags(parser)
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """One run, then its result."""
+    from fedcord.experiment.load import load_config
+
+    settings = {**settings_from(arguments), "algorithm": arguments.algorithm}
+    config = load_config(settings, arguments.assignments)
+
+    from fedcord.cli.progress import RunBars
+    from fedcord.experiment.run import Place, find_run_to_resume, new_run_folder, run
+    from fedcord.store.run_folder import RunFolder
+
+    out = arguments.out
+    if out is None:
+        out = (find_run_to_resume if arguments.resume else new_run_folder)(RUNS, config)
+    place = Place(
+        out,
+        arguments.engine,
+        arguments.resume,
+        arguments.workers,
+        arguments.data_dir,
+        arguments.download,
+    )
+    was_finished = RunFolder(out).is_finished
+    with RunBars(hidden=arguments.json or arguments.quiet) as bars:
+        result = run(config, place, bars.watch(config.algorithm))
+    if was_finished and arguments.resume:
+        sys.stderr.write(f"'{out}' is finished already; nothing to do.\n")
+    if arguments.json:
+        sys.stdout.write(json.dumps(result) + "\n")
+    else:
+        _show(result)
+
+
+def _show(result: dict[str, object]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from fedcord.report.numbers import byte_size
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    up, down = result["bytes_up"], result["bytes_down"]
+    assert isinstance(up, int)
+    assert isinstance(down, int)
+    rows = [
+        ("accuracy", f"{result['accuracy']:.4f}  (final round, global test set)"),
+        ("clients' own", _percent(result["client_accuracy_mean"])),
+        ("traffic", f"{byte_size(up)} up, {byte_size(down)} down"),
+        ("time", f"{result['seconds']:.1f} s in {result['rounds']} round(s)"),
+        ("state", str(result["state_hash"])[:16]),
+        ("folder", str(result["run_dir"])),
+    ]
+    for name, value in rows:
+        table.add_row(name, value)
+    Console().print(table)
+
+
+def _percent(value: object) -> str:
+    if not isinstance(value, float):
+        return "no client has a test part"
+    return f"{value:.4f}  (mean over clients, each on its own test part)"

@@ -1,0 +1,165 @@
+"""From a configuration to the things that run: data, task, algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedcord.algorithms.registry import algorithm_class
+from fedcord.core.contract import Algorithm
+from fedcord.core.errors import ConfigError
+from fedcord.core.examples import Examples
+from fedcord.core.params import build
+from fedcord.core.task import Task
+from fedcord.data.dataset import Dataset, Split
+from fedcord.data.heterogeneity import measure_heterogeneity
+from fedcord.data.holdout import split_client
+from fedcord.data.partition import Partition, make_partition
+from fedcord.data.registry import load_dataset
+from fedcord.data.transforms import augmentations, prepare_fn
+from fedcord.engine.blueprint import Blueprint
+from fedcord.engine.population import Population
+from fedcord.experiment.config import RunConfig
+from fedcord.models.registry import check_model, network_factory
+
+TASK_FACTORY = "fedcord.experiment.build:task_from_values"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything a run needs, made from its configuration."""
+
+    config: RunConfig
+    dataset: Dataset
+    partition: Partition
+    population: Population
+    algorithm: Algorithm
+    task: Task
+    blueprint: Blueprint
+
+    def warnings(self) -> tuple[str, ...]:
+        """What deserves a second look in how the data is spread, in plain words."""
+        counts = self.partition.counts(self.dataset.train.labels, self.dataset.num_classes)
+        return measure_heterogeneity(counts).warnings
+
+
+def build_experiment(
+    config: RunConfig,
+    dataset: Dataset | None = None,
+    data_dirs: Sequence[Path] | None = None,
+    allow_download: bool = False,
+) -> Experiment:
+    """Load data, spread it over clients, and make task and algorithm.
+
+    Args:
+        config: from `load_config`.
+        dataset: the user's own data instead of the configured name.
+        data_dirs: where to look for data files.
+        allow_download: whether missing data may be fetched from its official place.
+    """
+    if dataset is None:
+        dataset = load_dataset(config.dataset, data_dirs=data_dirs, allow_download=allow_download)
+    problems = [
+        problem
+        for model in config.model
+        for problem in check_model(model, kind=dataset.kind, input_shape=dataset.input_shape)
+    ]
+    if problems:
+        raise ConfigError(problems)
+    partition = partition_of(config, dataset)
+    algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
+    values = task_values(dataset, config.model)
+    return Experiment(
+        config=config,
+        dataset=dataset,
+        partition=partition,
+        population=arrange(dataset, partition, config),
+        algorithm=algorithm,
+        task=task_from_values(values),
+        blueprint=Blueprint.of(algorithm, TASK_FACTORY, values),
+    )
+
+
+def partition_of(config: RunConfig, dataset: Dataset) -> Partition:
+    """Which client holds which training examples."""
+    return make_partition(
+        config.partition,
+        dataset.train.labels,
+        num_classes=dataset.num_classes,
+        num_clients=config.clients,
+        seed=config.seed,
+        groups=dataset.train.groups,
+        group_names=dataset.group_names,
+        longtail=config.longtail,
+    )
+
+
+def task_values(dataset: Dataset, models: Sequence[str]) -> dict[str, Any]:
+    """The task as plain values, from which any process can rebuild it."""
+    return {
+        "kind": dataset.kind,
+        "input_shape": list(dataset.input_shape),
+        "num_classes": dataset.num_classes,
+        "mean": list(dataset.mean),
+        "std": list(dataset.std),
+        "vocabulary": dataset.vocabulary,
+        "models": list(models),
+    }
+
+
+def task_from_values(values: Mapping[str, Any]) -> Task:
+    """The inverse of `task_values`."""
+    kind, mean, std = values["kind"], tuple(values["mean"]), tuple(values["std"])
+    shape = tuple(values["input_shape"])
+    return Task(
+        num_classes=values["num_classes"],
+        input_shape=shape,
+        networks=[
+            network_factory(
+                model,
+                kind=kind,
+                input_shape=shape,
+                num_classes=values["num_classes"],
+                vocabulary=values["vocabulary"],
+            )
+            for model in values["models"]
+        ],
+        prepare=prepare_fn(kind, mean, std),
+        augmentations=augmentations(kind, mean, std),
+    )
+
+
+def arrange(dataset: Dataset, partition: Partition, config: RunConfig) -> Population:
+    """All clients' examples in one block, client by client."""
+    order: list[np.ndarray] = []
+    bounds = np.zeros((partition.num_clients, 4), dtype=np.int64)
+    start = 0
+    for client, indices in enumerate(partition.clients):
+        parts = split_client(
+            indices,
+            validation=config.validation,
+            test=config.test,
+            seed=config.seed,
+            client=client,
+        )
+        ends = start + np.cumsum([0, *(len(part) for part in parts)])
+        bounds[client], start = ends, int(ends[-1])
+        order += parts
+    rows = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
+    return Population(
+        inputs=torch.from_numpy(dataset.train.inputs[rows]),
+        labels=torch.from_numpy(dataset.train.labels[rows]),
+        bounds=torch.from_numpy(bounds),
+        test=_examples(dataset.test),
+        test_groups={n: torch.from_numpy(g.copy()) for n, g in dataset.test.groups.items()},
+    )
+
+
+def _examples(split: Split) -> Examples:
+    # a copy: the arrays of a data set may be read-only, and tensors cannot say so
+    return Examples(torch.from_numpy(split.inputs.copy()), torch.from_numpy(split.labels.copy()))

@@ -1,0 +1,63 @@
+"""What a run is: every setting that can change its result, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedcord.core.params import check_params, param
+
+DEFAULT_ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run. Equal configurations give equal bits, on any engine."""
+
+    algorithm: str = param("fedavg", "name of the method; see `fedcord list algorithms`")
+    dataset: str = param("digits", "name of the data; see `fedcord list datasets`")
+    partition: str = param(
+        "dirichlet:0.1", "how data is spread over clients; see `fedcord list partitions`"
+    )
+    longtail: float = param(1.0, "largest class over smallest, 1 for no change", at_least=1)
+    clients: int = param(10, "number of clients; 0 takes it from the data (natural)", at_least=0)
+    rounds: int | None = param(None, "rounds of exchange; none: the method's own", at_least=1)
+    participation: float = param(1.0, "share of clients visited per round", above=0, at_most=1)
+    model: tuple[str, ...] = param(
+        ("auto",), "network of the clients; several are dealt out in turn"
+    )
+    seed: int = param(0, "decides everything random: partition, weights, sampling", at_least=0)
+    validation: float = param(0.1, "share of a client's data for selection", at_least=0, below=1)
+    test: float = param(0.1, "share of a client's data for its own test", at_least=0, below=1)
+    evaluate_every: int = param(1, "rounds between evaluations", at_least=1)
+    threads: int = param(1, "threads of a computation; changes bits", at_least=1)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """The algorithm's parameters, nested and plain."""
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+    def plain(self) -> dict[str, Any]:
+        """As values that TOML and JSON can hold."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        values["model"] = list(self.model)
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def hash(self) -> str:
+        """Identity of the run: SHA-256 over all settings."""
+        text = json.dumps(self.plain(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def differences(self, other: Mapping[str, Any]) -> list[str]:
+        """Settings in which another plain configuration differs, in words."""
+        mine = self.plain()
+        return [
+            f"{name} is {other.get(name)!r} there and {mine.get(name)!r} here"
+            for name in sorted(mine.keys() | other.keys())
+            if mine.get(name) != other.get(name)
+        ]

@@ -1,0 +1,143 @@
+"""Settings from flags and files, checked together before any data is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
+from fedcord.core.errors import ConfigError, DataError, unknown_name
+from fedcord.core.params import build, plain
+from fedcord.data.partition import check_spec as check_partition
+from fedcord.data.registry import check_spec as check_dataset
+from fedcord.experiment.config import DEFAULT_ROUNDS, RunConfig
+from fedcord.models.registry import check_model
+
+
+def load_config(settings: Mapping[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
+    """A complete configuration, or one ConfigError with every mistake.
+
+    Args:
+        settings: values for the fields of RunConfig; `params` may hold algorithm parameters.
+        assignments: `key=value` texts for algorithm parameters, as given to `--set`.
+    """
+    problems: list[str] = []
+    values = {name: value for name, value in settings.items() if name != "params"}
+    try:
+        config = build(RunConfig, values)
+    except ConfigError as error:
+        problems += error.problems
+        known = {f.name for f in dataclasses.fields(RunConfig)}
+        usable = {}
+        for name, value in values.items():
+            if name in known:
+                try:
+                    build(RunConfig, {name: value})
+                except ConfigError:
+                    continue
+                usable[name] = value
+        config = build(RunConfig, usable)
+    problems += _names(config)
+    params, more = _params(config.algorithm, settings.get("params", {}), assignments)
+    problems += more
+    rounds = config.rounds
+    if not more and config.algorithm in ALGORITHMS:
+        try:
+            algorithm = build(algorithm_class(config.algorithm), params)
+        except ConfigError as error:
+            problems += error.problems
+        else:
+            params = plain(algorithm)
+            if algorithm.rounds is not None and rounds not in (None, algorithm.rounds):
+                problems.append(
+                    f"rounds = {rounds}: {config.algorithm} needs exactly {algorithm.rounds}; "
+                    "leave --rounds out."
+                )
+            rounds = algorithm.rounds or rounds or DEFAULT_ROUNDS
+    if problems:
+        raise ConfigError(problems)
+    return dataclasses.replace(config, rounds=rounds, params=params)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A study or configuration file, or a ConfigError that says what is wrong with it."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise ConfigError(f"'{path}' does not exist.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"'{path}' cannot be read ({error}).") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"'{path}' is not valid TOML ({error}); correct that line.") from error
+
+
+def parse_assignment(text: str) -> tuple[tuple[str, ...], Any]:
+    """`a.b=value` to (("a", "b"), value); values are TOML, anything else is a word.
+
+    >>> parse_assignment("local.lr=0.1")
+    (('local', 'lr'), 0.1)
+    >>> parse_assignment("local.optimizer=adam")
+    (('local', 'optimizer'), 'adam')
+    """
+    key, equals, value = text.partition("=")
+    path = tuple(key.strip().split("."))
+    if not equals or not all(path):
+        raise ConfigError(f"--set '{text}': expected key=value, such as local.lr=0.1.")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    return path, parsed
+
+
+def _names(config: RunConfig) -> list[str]:
+    """Mistakes that show without any data: names and arguments."""
+    problems = []
+    if config.algorithm not in ALGORITHMS:
+        problems.append(unknown_name("algorithm", config.algorithm, ALGORITHMS))
+    try:
+        check_dataset(config.dataset)
+    except DataError as error:
+        problems.append(str(error))
+    problems += check_partition(config.partition, config.clients)
+    for model in config.model:
+        problems += check_model(model)
+    if config.validation + config.test >= 1:
+        problems.append(
+            f"validation = {config.validation:g} and test = {config.test:g} leave nothing to "
+            "train on; their sum must be below 1."
+        )
+    return problems
+
+
+def _params(
+    algorithm: str, given: Mapping[str, Any], assignments: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The preset of the name, then the file's values, then `--set`, the later winning."""
+    problems: list[str] = []
+    params: dict[str, Any] = {}
+    if algorithm in ALGORITHMS:
+        _merge(params, ALGORITHMS[algorithm].preset)
+    _merge(params, given)
+    for text in assignments:
+        try:
+            path, value = parse_assignment(text)
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        for name in reversed(path):
+            value = {name: value}
+        _merge(params, value)
+    return params, problems
+
+
+def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and isinstance(into.get(name, {}), dict):
+            into[name] = dict(into.get(name, {}))
+            _merge(into[name], value)
+        else:
+            into[name] = value

@@ -1,0 +1,52 @@
+"""What a run was made with, so that a figure can be traced."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("fedcord", "torch", "numpy", "scipy", "scikit-learn", "safetensors")
+
+
+def provenance(config_hash: str, partition_hash: str, threads: int, command: str) -> dict[str, Any]:
+    """Versions, machine, and the identity of configuration and partition."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "config_hash": config_hash,
+        "partition_hash": partition_hash,
+        "threads": threads,
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "commit": _commit(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the source this package runs from, when it runs from a checkout."""
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed arguments
+            ["git", "-C", str(here), "rev-parse", "HEAD"],  # noqa: S607
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
