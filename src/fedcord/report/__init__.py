@@ -1,0 +1,27 @@
+"""Leaderboards, figures and pages from run folders. Needs no torch; figures need matplotlib."""
+
+from fedcord.report.build import ReportPaths, build_report
+from fedcord.report.canvas import save_figure
+from fedcord.report.heatmap import heatmap_figure
+from fedcord.report.leaderboard import Leaderboard, Row, leaderboard
+from fedcord.report.load import Run, load_run, load_runs
+from fedcord.report.plots import accuracy_figure, final_figure
+from fedcord.report.terminal import print_leaderboard
+from fedcord.report.verdict import verdict
+
+__all__ = [
+    "Leaderboard",
+    "ReportPaths",
+    "Row",
+    "Run",
+    "accuracy_figure",
+    "build_report",
+    "final_figure",
+    "heatmap_figure",
+    "leaderboard",
+    "load_run",
+    "load_runs",
+    "print_leaderboard",
+    "save_figure",
+    "verdict",
+]

@@ -1,0 +1,23 @@
+"""Where a report's files go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedcord.core.errors import ConfigError
+from fedcord.store.atomic import write_atomically
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all; missing folders are made.
+
+    Raises:
+        ConfigError: when the place cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written ({error.strerror}); choose a folder you may write to."
+        ) from error

@@ -1,0 +1,212 @@
+"""The report as one HTML file that asks the network for nothing and escapes all it has read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.numbers import NOTHING, bracket, byte_size, counted, duration, p_value, percent
+from fedcord.report.numbers import points as in_points
+from fedcord.report.origin import origin_section
+from fedcord.report.page_style import CSS
+from fedcord.report.verdict import verdict
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A figure on the page.
+
+    Attributes:
+        svg: trusted markup from `canvas.inline_svg`.
+        caption: plain text.
+    """
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Panels:
+    """The page's figures; None when matplotlib is absent or there is nothing to draw."""
+
+    rounds: Panel | None = None
+    traffic: Panel | None = None
+    final: Panel | None = None
+    clients: Panel | None = None
+
+
+def render_page(board: Leaderboard, panels: Panels) -> str:
+    """The whole page."""
+    config = board.best.runs[0].config
+    subject = f"{config.get('dataset', 'unknown data')} · {config.get('partition', '')}"
+    title = escape(f"{', '.join(row.name for row in board.rows)} on {subject}")
+    parts = [
+        _header(board, config, title),
+        _leaderboard_section(board, panels),
+        _curves_section(panels),
+        _clients_section(board, panels),
+        _costs_section(board),
+        origin_section(board),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        # a second lock: even a mistake in here could not make a browser fetch anything
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        "style-src 'unsafe-inline'; img-src data:\">\n"
+        f"<title>{title}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(part for part in parts if part)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _header(board: Leaderboard, config: Mapping[str, object], title: str) -> str:
+    facts = [counted(int(str(config["clients"])), "client")] if "clients" in config else []
+    facts += [f"model {_joined(config['model'])}"] if "model" in config else []
+    facts += [counted(board.best.accuracy.n, "seed")]
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in board.notes)
+    return (
+        f'<header><p class="kicker">fedcord report · {escape(" · ".join(facts))}</p>'
+        f'<h1>{title}</h1><p class="verdict">{escape(verdict(board))}</p></header>'
+        + (f'<div style="margin-top:1.4rem">{notes}</div>' if notes else "")
+    )
+
+
+def _leaderboard_section(board: Leaderboard, panels: Panels) -> str:
+    is_compared = len(board.rows) > 1
+    head = ["algorithm", "seeds", "accuracy, %"]
+    head += ["to the best, points", "p", "p, sign flip"] if is_compared else []
+    head += ["clients, %", "traffic per run", "time per run"]
+    rows = []
+    for row in board.rows:
+        cells = [
+            escape(row.name),
+            str(row.accuracy.n),
+            _ranged(percent(row.accuracy.mean), bracket(row.accuracy)),
+        ]
+        if row.difference is not None:
+            interval = bracket(row.difference.interval)
+            cells += [
+                _ranged(in_points(row.difference.mean), interval),
+                p_value(row.p_holm),
+                p_value(row.difference.permutation_p),
+            ]
+        elif is_compared:
+            cells += ["best", NOTHING, NOTHING]
+        cells += [percent(row.client_accuracy), byte_size(row.num_bytes), duration(row.seconds)]
+        rows.append((cells, row is board.best and is_compared))
+    text = f'<p class="small">{escape(board.method)}'
+    if is_compared:
+        text += (
+            " Intervals are per comparison, not corrected. The sign-flip p is exact and assumes "
+            f"only symmetry; with {counted(board.best.accuracy.n, 'pair')} it cannot fall below "
+            f"{p_value(min(1.0, 2.0 ** (1 - board.best.accuracy.n)))}."
+            if 1 < board.best.accuracy.n <= 15
+            else ""
+        )
+    notes = "".join(
+        f'<p class="small">{escape(row.name)}: {escape(row.difference.note)}.</p>'
+        for row in board.rows
+        if row.difference is not None and row.difference.note
+    )
+    figure = _figure(panels.final) if panels.final else ""
+    return f"<section><h2>Leaderboard</h2>{_table(head, rows)}{text}</p>{notes}{figure}</section>"
+
+
+def _curves_section(panels: Panels) -> str:
+    drawn = [panel for panel in (panels.rounds, panels.traffic) if panel is not None]
+    if not drawn:
+        return (
+            "<section><h2>Learning curves</h2><p>Figures are missing, because matplotlib is not "
+            'installed. Run <code>pip install "fedcord[plots]"</code> and build the report again.'
+            "</p></section>"
+        )
+    figures = "".join(_figure(panel) for panel in drawn)
+    return f'<section><h2>Learning curves</h2><div class="figures">{figures}</div></section>'
+
+
+def _clients_section(board: Leaderboard, panels: Panels) -> str:
+    parts = [_figure(panels.clients, "wide")] if panels.clients else []
+    if any(row.worst_client is not None for row in board.rows):
+        rows = [
+            ([escape(row.name), percent(row.client_accuracy), percent(row.worst_client)], False)
+            for row in board.rows
+        ]
+        parts.append(
+            '<h3 style="margin-top:2rem">Accuracy on the clients\' own data, %</h3>'
+            + f'<div class="narrow">{_table(["algorithm", "mean", "worst client"], rows)}</div>'
+        )
+    for kind in sorted({kind for row in board.rows for kind in row.per_group}):
+        tables = [(row.name, row.per_group.get(kind, {})) for row in board.rows]
+        names = sorted({part for _, means in tables for part in means})
+        rows = [
+            ([escape(name), *(percent(means.get(part)) for part in names)], False)
+            for name, means in tables
+        ]
+        parts.append(
+            f'<h3 style="margin-top:2rem">Accuracy per {escape(kind)}, %</h3>'
+            + _table(["algorithm", *map(escape, names)], rows)
+        )
+    return f"<section><h2>Clients</h2>{''.join(parts)}</section>" if parts else ""
+
+
+def _costs_section(board: Leaderboard) -> str:
+    head = ["algorithm", "rounds", "sent by clients", "sent to clients", "traffic", "time"]
+    rows = [
+        (
+            [
+                escape(row.name),
+                _rounds(row),
+                byte_size(row.bytes_up),
+                byte_size(row.bytes_down),
+                byte_size(row.num_bytes),
+                duration(row.seconds),
+            ],
+            False,
+        )
+        for row in board.rows
+    ]
+    refused = [
+        f"{escape(row.name)}: {counted(row.num_refused, 'update')} refused on arrival."
+        for row in board.rows
+        if row.num_refused
+    ]
+    return (
+        f"<section><h2>Costs</h2>{_table(head, rows)}"
+        '<p class="small">Per run, mean over seeds; traffic is the sum over all clients and rounds.'
+        f" Times compare only on one machine under one load. {' '.join(refused)}</p></section>"
+    )
+
+
+def _joined(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _rounds(row: Row) -> str:
+    done = sorted({len(run.metrics) for run in row.runs})
+    return str(done[0]) if len(done) == 1 else f"{done[0]}–{done[-1]}"
+
+
+def _ranged(number: str, interval: str) -> str:
+    return f'{escape(number)}<span class="range">{escape(interval)}</span>'
+
+
+def _figure(panel: Panel, kind: str = "") -> str:
+    name = f' class="{kind}"' if kind else ""
+    return f"<figure{name}>{panel.svg}<figcaption>{escape(panel.caption)}</figcaption></figure>"
+
+
+def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], bool]]) -> str:
+    """A table of trusted cells; the flag marks the best row."""
+    heading = "".join(f'<th scope="col">{cell}</th>' for cell in head)
+    best = ' class="best"'
+    body = "".join(
+        f"<tr{best if is_best else ''}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        for cells, is_best in rows
+    )
+    return (
+        f'<div class="scroll"><table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody>'
+        "</table></div>"
+    )

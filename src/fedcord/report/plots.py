@@ -1,0 +1,167 @@
+"""Accuracy while training, against rounds and against traffic, and where every seed ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedcord.report.canvas import DASHES, PALETTE, house_style
+from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.numbers import byte_size
+from fedcord.statistics import mean_interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Against = Literal["rounds", "bytes"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Mean accuracy at the rounds that every seed evaluated.
+
+    Attributes:
+        rounds: [T].
+        num_bytes: [T] traffic up to and including that round, mean over seeds.
+        mean: [T] in percent.
+        low: [T] lower end of the 95 % interval; the mean itself where there is none.
+        high: [T].
+    """
+
+    rounds: tuple[int, ...]
+    num_bytes: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def curve(row: Row) -> Curve:
+    """The curve of one algorithm; empty when its seeds share no evaluated round."""
+    accuracy: dict[int, list[float]] = {}
+    traffic: dict[int, list[float]] = {}
+    for run in row.runs:
+        total = 0
+        for entry in run.metrics:
+            total += entry.bytes_up + entry.bytes_down
+            if entry.accuracy is not None:
+                accuracy.setdefault(entry.round, []).append(entry.accuracy)
+                traffic.setdefault(entry.round, []).append(total)
+    rounds = tuple(r for r in sorted(accuracy) if len(accuracy[r]) == len(row.runs))
+    intervals = [mean_interval([100 * value for value in accuracy[r]]) for r in rounds]
+    return Curve(
+        rounds,
+        tuple(float(np.mean(traffic[r])) for r in rounds),
+        tuple(i.mean for i in intervals),
+        tuple(i.mean if i.low is None else max(0.0, i.low) for i in intervals),
+        tuple(i.mean if i.high is None else min(100.0, i.high) for i in intervals),
+    )
+
+
+def accuracy_figure(board: Leaderboard, against: Against) -> Figure:
+    """Mean test accuracy with its interval band, against rounds or against cumulative traffic."""
+    with house_style():
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+        fig = Figure(figsize=(5.4, 3.7), layout="constrained")
+        axes = fig.subplots()
+        places: list[float] = []
+        for row in board.rows:
+            own = curve(row)
+            x = own.rounds if against == "rounds" else own.num_bytes
+            places += x
+            if own.rounds:
+                _draw_curve(axes, x, own, row.name, *_look(board, row))
+        if against == "rounds":
+            axes.set_xlabel("round")
+            axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+        else:
+            axes.set_xlabel("traffic so far, all clients, up and down")
+            positive = [place for place in places if place > 0]
+            if positive and len(positive) == len(places) and max(places) > 60 * min(places):
+                axes.set_xscale("log")
+                axes.xaxis.set_minor_formatter(NullFormatter())
+            else:
+                axes.xaxis.set_major_locator(MaxNLocator(5))
+                axes.set_xlim(left=0)
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: byte_size(size)))
+        axes.set_ylabel("test accuracy, %")
+        if places:
+            _draw_legend(fig, axes, [row.name for row in board.rows])
+        else:
+            axes.text(0.5, 0.5, "no round was evaluated", transform=axes.transAxes, ha="center")
+    return fig
+
+
+def final_figure(board: Leaderboard) -> Figure:
+    """Final accuracy: every seed as a ring, the mean as a dot with its interval."""
+    with house_style():
+        from matplotlib.figure import Figure
+
+        fig = Figure(figsize=(6.8, 0.8 + 0.44 * len(board.rows)), layout="constrained")
+        axes = fig.subplots()
+        for place, row in enumerate(board.rows):
+            colour, _ = _look(board, row)
+            values = [100 * value for value in row.values]
+            axes.scatter(
+                values,
+                [place + 0.2] * len(values),
+                s=24,
+                facecolors="none",
+                edgecolors=colour,
+                linewidths=1.1,
+            )
+            interval = row.accuracy
+            if interval.low is not None and interval.high is not None:
+                ends = [100 * interval.low, 100 * interval.high]
+                axes.plot(ends, [place - 0.1] * 2, color=colour, linewidth=2.2)
+            axes.plot([100 * interval.mean], [place - 0.1], "o", color=colour, markersize=6.5)
+        axes.set_yticks(range(len(board.rows)), [row.name for row in board.rows])
+        axes.set_ylim(len(board.rows) - 0.4, -0.6)
+        axes.grid(visible=False, axis="y")
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel("final test accuracy, %")
+    return fig
+
+
+def _draw_curve(
+    axes: Axes,
+    x: Sequence[float],
+    own: Curve,
+    name: str,
+    colour: str,
+    dash: str,
+) -> None:
+    if len(x) == 1:  # a one-shot method is a point, not a curve
+        error = [[own.mean[0] - own.low[0]], [own.high[0] - own.mean[0]]]
+        axes.errorbar(x, own.mean, yerr=error, fmt="D", color=colour, markersize=6, label=name)
+        return
+    axes.fill_between(x, own.low, own.high, color=colour, alpha=0.14, linewidth=0)
+    axes.plot(x, own.mean, color=colour, linestyle=dash, label=name)
+    axes.plot(x[-1:], own.mean[-1:], "o", color=colour, markersize=5)
+
+
+def _draw_legend(fig: Figure, axes: Axes, names: Sequence[str]) -> None:
+    """Names by rank, line by line; matplotlib by itself fills columns."""
+    by_name = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    shown = [name for name in names if name in by_name]
+    num_columns = min(3, len(shown))
+    order = [name for column in range(num_columns) for name in shown[column::num_columns]]
+    fig.legend(
+        [by_name[name] for name in order],
+        order,
+        loc="outside upper left",
+        ncols=num_columns,
+        handlelength=1.6,
+        columnspacing=1.4,
+    )
+
+
+def _look(board: Leaderboard, row: Row) -> tuple[str, str]:
+    """Colour and dash by name, not by rank: another seed must not repaint the figures."""
+    place = sorted(other.name for other in board.rows).index(row.name)
+    return PALETTE[place % len(PALETTE)], DASHES[place // len(PALETTE) % len(DASHES)]

@@ -1,0 +1,118 @@
+"""The leaderboard as CSV (full precision), Markdown and LaTeX (as read)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.numbers import NOTHING, bracket, byte_size, duration, p_value, percent, points
+
+HEADINGS = (
+    "algorithm",
+    "seeds",
+    "accuracy %",
+    "95 % interval",
+    "to the best",
+    "95 % interval",
+    "p (Holm)",
+    "clients %",
+    "traffic",
+    "time",
+)
+
+
+COLUMNS = (
+    *("rank", "algorithm", "seeds", "accuracy_mean", "accuracy_low", "accuracy_high"),
+    *("difference_mean", "difference_low", "difference_high"),
+    *("p_paired_t", "p_holm", "p_sign_flip", "effect_size"),
+    *("client_accuracy_mean", "worst_client_accuracy", "bytes_up", "bytes_down", "seconds"),
+)
+"""Of the CSV file."""
+
+
+def readable_cells(row: Row) -> tuple[str, ...]:
+    """One row in the order of `HEADINGS`."""
+    difference = row.difference
+    return (
+        row.name,
+        str(row.accuracy.n),
+        percent(row.accuracy.mean),
+        bracket(row.accuracy),
+        "best" if difference is None else points(difference.mean),
+        NOTHING if difference is None else bracket(difference.interval),
+        p_value(row.p_holm),
+        percent(row.client_accuracy),
+        byte_size(row.num_bytes),
+        duration(row.seconds),
+    )
+
+
+def to_csv(board: Leaderboard) -> str:
+    """Every number unrounded, accuracies as shares; an empty cell: there is no such number."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for rank, row in enumerate(board.rows, start=1):
+        difference = row.difference
+        compared: list[float | None] = [None] * 7
+        if difference is not None:
+            interval = difference.interval
+            compared = [difference.mean, interval.low, interval.high, difference.t_p, row.p_holm]
+            compared += [difference.permutation_p, difference.effect_size]
+        accuracy = row.accuracy
+        writer.writerow(
+            (
+                *(rank, row.name, accuracy.n, accuracy.mean, accuracy.low, accuracy.high),
+                *compared,
+                *(row.client_accuracy, row.worst_client),
+                *(row.bytes_up, row.bytes_down, row.seconds),
+            )
+        )
+    return text.getvalue()
+
+
+def to_markdown(board: Leaderboard) -> str:
+    """A pipe table with the method and the notes below it."""
+    lines = [_pipes(HEADINGS), _pipes(("---",) + ("---:",) * (len(HEADINGS) - 1))]
+    lines += [
+        _pipes(
+            tuple(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in readable_cells(row))
+        )
+        for row in board.rows
+    ]
+    below = [board.method, *board.notes]
+    return "\n".join(lines) + "\n\n" + "\n\n".join(below) + "\n"
+
+
+def to_latex(board: Leaderboard) -> str:
+    """A `tabular` for the booktabs package, with the method as a comment above it."""
+    head = " & ".join(_latex(heading) for heading in HEADINGS)
+    rows = [" & ".join(_latex(cell) for cell in readable_cells(row)) for row in board.rows]
+    comments = [f"% {' '.join(line.split())}" for line in (board.method, *board.notes)]
+    body = [rf"{line} \\" for line in rows]
+    columns = "l" + "r" * (len(HEADINGS) - 1)
+    lines = [*comments, rf"\begin{{tabular}}{{{columns}}}", r"\toprule", rf"{head} \\", r"\midrule"]
+    return "\n".join([*lines, *body, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _pipes(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |"
+
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "−": "$-$",
+    "–": "--",
+    "<": "$<$",
+    ">": "$>$",
+} | {character: "\\" + character for character in "$&#_%"}
+
+
+def _latex(text: str) -> str:
+    return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found.group()], text)

@@ -1,0 +1,95 @@
+"""The one sentence a reader takes away, which must not say more than the seeds can show."""
+
+from __future__ import annotations
+
+from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.numbers import bracket, counted, listed, p_value, percent
+from fedcord.statistics import MeanInterval, PairedDifference
+
+LEVEL = 0.05
+"""Corrected p below this is called a difference."""
+
+
+def verdict(board: Leaderboard) -> str:
+    """The outcome in plain words: who is ahead, by how much, how sure, on how many seeds."""
+    best, n = board.best, board.best.accuracy.n
+    seeds = counted(n, "seed")
+    if len(board.rows) == 1:
+        interval = f" {bracket(best.accuracy, 1)}" if best.accuracy.has_interval else ""
+        return (
+            f"{best.name} reaches {percent(best.accuracy.mean, 1)} %{interval} test accuracy on "
+            f"{seeds}; there is no other algorithm to compare it with."
+        )
+    second = board.rows[1]
+    difference = second.difference
+    assert difference is not None  # every row but the best has one
+    if n == 1:
+        return (
+            f"{best.name} is {_size(difference)} above {second.name} on the one seed there is, and "
+            "one seed cannot show a difference; run at least five."
+            if difference.mean
+            else f"{best.name} and {second.name} are equal on the one seed there is; run five."
+        )
+    if _is_ahead(second):
+        evidence = _evidence(second, difference)
+        return f"{best.name} is ahead of {second.name} by {evidence}, {seeds}." + _others(board)
+    if difference.t_p is None and difference.mean == 0:
+        text = f"{best.name} and {second.name} have equal accuracy on each of {seeds}."
+    elif difference.t_p is None:
+        text = (
+            f"{best.name} is {_size(difference)} above {second.name} on every one of {seeds}; "
+            "equal differences leave no spread for a t test."
+        )
+    else:
+        counting = (
+            f" once all {board.num_comparisons} comparisons are counted"
+            if difference.t_p < LEVEL
+            else ""
+        )
+        text = (
+            f"No difference between {best.name} and {second.name} that these {seeds} can show"
+            f"{counting}: {_evidence(second, difference)}."
+        )
+    return text + _others(board)
+
+
+def _is_ahead(row: Row) -> bool:
+    """Whether the best is shown to be ahead of this row."""
+    return row.p_holm is not None and row.p_holm < LEVEL
+
+
+def _evidence(row: Row, difference: PairedDifference) -> str:
+    p = p_value(row.p_holm)
+    p_text = f"p {p[0]} {p[1:]}" if p.startswith("<") else f"p = {p}"
+    interval = bracket(_turned(difference.interval), _decimals(difference))
+    return f"{_size(difference)} {interval}, {p_text}"
+
+
+def _others(board: Leaderboard) -> str:
+    behind = [row.name for row in board.rows[2:] if _is_ahead(row)]
+    if not behind:
+        return ""
+    also = "also " if _is_ahead(board.rows[1]) else ""
+    return f" {board.best.name} is {also}ahead of {listed(behind)}."
+
+
+def _size(difference: PairedDifference) -> str:
+    return f"{percent(abs(difference.mean), _decimals(difference))} points"
+
+
+def _decimals(difference: PairedDifference) -> int:
+    return 1 if abs(difference.mean) >= 0.0095 else 2
+
+
+def _turned(interval: MeanInterval) -> MeanInterval:
+    """The interval of best minus row from that of row minus best."""
+    if interval.low is None or interval.high is None:
+        return interval
+    return MeanInterval(
+        interval.n,
+        -interval.mean,
+        -interval.high,
+        -interval.low,
+        interval.confidence,
+        interval.method,
+    )
