@@ -82,7 +82,7 @@ class Fields:
 def read_text(path: Path) -> str:
     """The file's text, or an error that names the file."""
     try:
-        return path.readread_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing; {RERUN}.") from error
     except (OSError, UnicodeDecodeError) as error:
