@@ -1,0 +1,19 @@
+"""Stored inputs to network inputs, plain or randomly changed by draws from a passed generator."""
+
+from fedcord.data.transforms.augmentations import augmentations
+from fedcord.data.transforms.color import color_jitter, random_grayscale
+from fedcord.data.transforms.crop import random_crop, random_resized_crop
+from fedcord.data.transforms.flip import random_flip
+from fedcord.data.transforms.prepare import normalize, prepare_fn, to_unit
+
+__all__ = [
+    "augmentations",
+    "color_jitter",
+    "normalize",
+    "prepare_fn",
+    "random_crop",
+    "random_flip",
+    "random_grayscale",
+    "random_resized_crop",
+    "to_unit",
+]

@@ -1,0 +1,70 @@
+"""Stored inputs to what a network reads, without any chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcord.core.errors import ConfigError, unknown_name
+
+KINDS = ("image", "vector", "text")
+
+
+def to_unit(images: Tensor) -> Tensor:
+    """Stored [B, C, H, W] bytes as a new float32 tensor in [0, 1]; floats are taken as they are."""
+    if images.dtype == torch.uint8:
+        return images.to(torch.float32).div_(255)
+    return images.to(torch.float32, copy=True)
+
+
+def normalize(inputs: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """(x - mean) / std for each channel, the second dimension of [B, C, ...].
+
+    One number stands for all channels. Empty `mean` or `std` leaves that step out.
+    """
+    shape = (1, -1) + (1,) * (inputs.dim() - 2)
+    out = inputs
+    if len(mean):
+        out = out - out.new_tensor(mean).view(shape)
+    if len(std):
+        out = out / out.new_tensor(std).view(shape)
+    return out
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """A `Task.prepare`; plain values only, so it can be compared, shown and rebuilt."""
+
+    kind: str
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def __call__(self, stored: Tensor) -> Tensor:
+        """[B, ...] stored inputs to [B, ...] network inputs."""
+        if self.kind == "text":
+            return stored.long()
+        inputs = to_unit(stored) if self.kind == "image" else stored.to(torch.float32)
+        return normalize(inputs, self.mean, self.std)
+
+
+def prepare_fn(
+    kind: str, mean: Sequence[float] = (), std: Sequence[float] = ()
+) -> Callable[[Tensor], Tensor]:
+    """The function that turns stored inputs into network inputs.
+
+    Args:
+        kind: "image" (bytes [B, C, H, W] to [0, 1], then normalised), "vector" (float32, normalised
+            when values are given) or "text" (token ids, unchanged).
+        mean: per channel or feature; empty for none.
+        std: per channel or feature, above zero; empty for none.
+    """
+    if kind not in KINDS:
+        raise ConfigError(unknown_name("kind of input", kind, KINDS))
+    if any(not value > 0 for value in std):
+        raise ConfigError(
+            f"std is {list(std)}; every value must be above 0 (give constant features 1)."
+        )
+    return Prepare(kind, tuple(map(float, mean)), tuple(map(float, std)))
