@@ -1,0 +1,237 @@
+"""The one table of data sets, and the one function that loads them.
+
+Importing this module imports no loader: listing and checking names stays fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from fedcord.core.errors import DataError, unknown_name
+from fedcord.data.dataset import Dataset, Kind
+from fedcord.data.spec import DatasetSpec
+
+if TYPE_CHECKING:
+    from fedcord.data.download import Progress
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What can be said of a data set without loading it.
+
+    Attributes:
+        summary: one line.
+        kind: image, vector or text; None when the file decides.
+        classes: how many; 0 when the file decides.
+        size: examples, and their shape.
+        licence: terms of use and what to cite.
+        loader: `module:function` inside `fedcord.data.sources`.
+        options: what may follow the question mark.
+        download: whether fedcord can fetch it.
+    """
+
+    summary: str
+    kind: Kind | None
+    classes: int
+    size: str
+    licence: str
+    loader: str
+    options: tuple[str, ...] = ()
+    download: bool = False
+
+
+DATASETS: Mapping[str, DatasetInfo] = {
+    "digits": DatasetInfo(
+        "handwritten digits, inside scikit-learn; the default",
+        "image",
+        10,
+        "1,438 train / 359 test, 1x8x8",
+        "CC BY 4.0; Alpaydin and Kaynak 1998 (UCI)",
+        "digits:load",
+    ),
+    "mnist": DatasetInfo(
+        "handwritten digits",
+        "image",
+        10,
+        "60,000 train / 10,000 test, 1x28x28",
+        "no formal licence stated; cite LeCun et al. 1998",
+        "mnist:load_mnist",
+        download=True,
+    ),
+    "fashion-mnist": DatasetInfo(
+        "articles of clothing",
+        "image",
+        10,
+        "60,000 train / 10,000 test, 1x28x28",
+        "MIT; cite Xiao, Rasul and Vollgraf 2017",
+        "mnist:load_fashion",
+        download=True,
+    ),
+    "cifar10": DatasetInfo(
+        "photographs of animals and vehicles",
+        "image",
+        10,
+        "50,000 train / 10,000 test, 3x32x32",
+        "no formal licence; cite Krizhevsky 2009",
+        "cifar:load_cifar10",
+        download=True,
+    ),
+    "cifar100": DatasetInfo(
+        "photographs, fine labels",
+        "image",
+        100,
+        "50,000 train / 10,000 test, 3x32x32",
+        "no formal licence; cite Krizhevsky 2009",
+        "cifar:load_cifar100",
+        download=True,
+    ),
+    "svhn": DatasetInfo(
+        "digits of street view house numbers",
+        "image",
+        10,
+        "73,257 train / 26,032 test, 3x32x32",
+        "non-commercial; cite Netzer et al. 2011",
+        "svhn:load",
+        download=True,
+    ),
+    "tiny-imagenet": DatasetInfo(
+        "photographs of 200 classes of ImageNet",
+        "image",
+        200,
+        "100,000 train / 10,000 test, 3x64x64",
+        "research only; cite Le and Yang 2015",
+        "tiny_imagenet:load",
+        ("size",),
+        download=True,
+    ),
+    "usps": DatasetInfo(
+        "handwritten digits from envelopes",
+        "image",
+        10,
+        "7,291 train / 2,007 test, 1x16x16",
+        "no formal licence stated; cite Hull 1994",
+        "usps:load",
+        download=True,
+    ),
+    "mnist-m": DatasetInfo(
+        "MNIST digits over photographs",
+        "image",
+        10,
+        "as the file has, 3x32x32",
+        "no formal licence stated; cite Ganin et al. 2016",
+        "mnist_m:load",
+    ),
+    "digits-domains": DatasetInfo(
+        "digits of up to five domains: MNIST, USPS, SVHN, SYN, MNIST-M",
+        "image",
+        10,
+        "the sum of its domains, 3x32x32",
+        "those of its domains",
+        "digit_domains:load",
+        ("domains",),
+        download=True,
+    ),
+    "office-caltech10": DatasetInfo(
+        "objects of four domains: amazon, caltech, dslr, webcam",
+        "image",
+        10,
+        "2,533 split 80/20, 3x32x32",
+        "research only; cite Gong et al. 2012",
+        "office_caltech:load",
+        ("size",),
+    ),
+    "ag-news": DatasetInfo(
+        "topics of news items",
+        "text",
+        4,
+        "120,000 train / 7,600 test, 200 tokens",
+        "non-commercial; cite Zhang, Zhao and LeCun 2015",
+        "ag_news:load",
+        ("length", "vocabulary"),
+        download=True,
+    ),
+    "ham10000": DatasetInfo(
+        "skin lesions under the dermatoscope",
+        "image",
+        7,
+        "10,015 in all, 3x28x28",
+        "CC BY-NC 4.0; cite Tschandl et al. 2018",
+        "ham10000:load",
+        download=True,
+    ),
+    "synthetic": DatasetInfo(
+        "Gaussian class clusters, generated at any scale",
+        "vector",
+        10,
+        "10,000 train / 2,000 test, 32 numbers, by default",
+        "generated by fedcord",
+        "synthetic:load",
+        ("samples", "classes", "dim", "clients", "seed"),
+    ),
+}
+"""Every data set with a name."""
+
+USER_FORMATS: Mapping[str, DatasetInfo] = {
+    "npz": DatasetInfo(
+        "your arrays: npz:PATH with x_train y_train x_test y_test, or x y",
+        None,
+        0,
+        "as the file has",
+        "yours",
+        "npz_file:load",
+        ("layout", "kind"),
+    ),
+    "folder": DatasetInfo(
+        "your pictures: folder:PATH with one sub-folder per class",
+        "image",
+        0,
+        "as the folder has, 3x32x32",
+        "yours",
+        "image_folder:load",
+        ("size",),
+    ),
+}
+"""Prefixes that are followed by a path."""
+
+
+def check_spec(spec: str) -> tuple[DatasetSpec, DatasetInfo]:
+    """Take a data set's name apart and check name and option keys, without touching any data."""
+    parsed = DatasetSpec.parse(spec, USER_FORMATS)
+    info = USER_FORMATS.get(parsed.name) if parsed.path else DATASETS.get(parsed.name)
+    if info is None:
+        allowed = [*DATASETS, *(f"{prefix}:PATH" for prefix in USER_FORMATS)]
+        raise DataError(unknown_name("data set", parsed.name, allowed))
+    parsed.check_options(info.options)
+    return parsed, info
+
+
+def load_dataset(
+    spec: str,
+    *,
+    data_dirs: Sequence[Path] | None = None,
+    allow_download: bool = False,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Load a data set by name.
+
+    Args:
+        spec: a name of `DATASETS`, `npz:PATH` or `folder:PATH`, with options after a question mark,
+            such as `synthetic?samples=1000&classes=3`.
+        data_dirs: folders to search; by default FEDCORD_DATA, else the user's cache folder.
+        allow_download: whether missing files may be fetched, into the first of these folders.
+        progress: told how far a download is.
+
+    Raises:
+        DataError: for anything wrong with the name, the files or their content.
+    """
+    from fedcord.data.locate import Search, search_folders  # deferred: brings in urllib
+
+    parsed, info = check_spec(spec)
+    module, _, function = info.loader.partition(":")
+    source = importlib.import_module(f"fedcord.data.sources.{module}")
+    loader = cast(Callable[[DatasetSpec, Search], Dataset], getattr(source, function))
+    return loader(parsed, Search(search_folders(data_dirs), allow_download, progress))

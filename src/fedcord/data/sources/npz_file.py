@@ -1,0 +1,250 @@
+"""The user's own arrays: `npz:PATH`, and data sets published in the same layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fedcord.core.errors import DataError
+from fedcord.data.dataset import Array, Dataset, Kind, Labels, Split
+from fedcord.data.formats.images import channel_statistics
+from fedcord.data.formats.npz import read_npz
+from fedcord.data.locate import Search
+from fedcord.data.sources.stratify import stratified_test_part
+from fedcord.data.spec import DatasetSpec
+
+_CHANNELS = (1, 3, 4)
+_NAMES = "class_names"
+
+
+def load(spec: DatasetSpec, search: Search) -> Dataset:
+    """Images or vectors from an npz file.
+
+    Layouts: `x_train y_train x_test y_test`; or `x y`, of which a fixed stratified fifth becomes
+    the test part; or MedMNIST's `train_images train_labels [val_*] test_images test_labels`, with
+    the validation part merged into training. Further one-dimensional arrays become groups (`user`
+    beside `x y`, or `user_train` and `user_test`). Labels and groups may be whole numbers or
+    strings; `class_names` may name the classes. uint8 arrays with three or four axes are images;
+    two axes are vectors, or token ids with `?kind=text`.
+    """
+    path = Path(spec.path).expanduser()
+    layout = spec.choice("layout", "auto", ("auto", "nhwc", "nchw"))
+    kind = spec.choice("kind", "auto", ("auto", "text"))
+    arrays = dict(read_npz(path))
+    given_names = arrays.pop(_NAMES, None)
+    parts = _parts(path, arrays)
+    train_x, train_y, train_groups = parts[0]
+    test_x, test_y, test_groups = parts[-1] if len(parts) > 1 else (None, None, {})
+
+    labels, class_names = _numbered(path, "labels", [train_y, test_y])
+    if given_names is not None and train_y.dtype.kind not in "US":
+        class_names = tuple(str(name) for name in given_names.reshape(-1))
+    inputs, resolved = _inputs(path, [train_x, test_x], layout, kind)
+    groups: list[dict[str, Labels]] = [{}, {}]
+    group_names: dict[str, tuple[str, ...]] = {}
+    for name, values in train_groups.items():
+        numbers, words = _ranked(path, f"group '{name}'", [values, test_groups.get(name)])
+        for target, column in zip(groups, numbers, strict=False):
+            target[name] = column
+        group_names[name] = words
+    if len(inputs) == 1:
+        _check_rows(path, inputs[0], labels[0], groups[0])
+        rows = stratified_test_part(labels[0], "npz")
+        splits = [
+            Split(inputs[0][r], labels[0][r], {k: v[r] for k, v in groups[0].items()}) for r in rows
+        ]
+    else:
+        splits = [Split(x, y, g) for x, y, g in zip(inputs, labels, groups, strict=True)]
+    mean, std = channel_statistics(splits[0].inputs) if resolved == "image" else ((), ())
+    top = max((int(part.inputs.max()) for part in splits if part.inputs.size), default=0)
+    return Dataset(
+        name=path.stem,
+        kind=resolved,
+        train=splits[0],
+        test=splits[1],
+        class_names=class_names,
+        mean=mean,
+        std=std,
+        group_names=group_names,
+        vocabulary=top + 1 if resolved == "text" else 0,
+    )
+
+
+def arrays_to_splits(path: Path, root: Path) -> tuple[Split, Split]:
+    """Training and test images of a published npz file with whole-number labels."""
+    parts = _parts(path, dict(read_npz(path, root)))
+    if len(parts) != 2:
+        raise DataError(f"{path} has no test part; expected x_train, y_train, x_test and y_test.")
+    inputs, kind = _inputs(path, [part[0] for part in parts], "auto", "auto")
+    if kind != "image":
+        raise DataError(
+            f"{path} holds {parts[0][0].dtype} {list(parts[0][0].shape)}; expected uint8 images."
+        )
+    labels, _ = _numbered(path, "labels", [part[1] for part in parts])
+    return Split(inputs[0], labels[0]), Split(inputs[1], labels[1])
+
+
+_Part = tuple[Array, Array, Mapping[str, Array]]
+
+
+def _parts(path: Path, arrays: Mapping[str, Array]) -> list[_Part]:
+    """One part to be divided, or a training and a test part: inputs, labels, groups."""
+    keys = set(arrays)
+    if {"x_train", "y_train", "x_test", "y_test"} <= keys:
+        groups = _extra(arrays, "_train"), _extra(arrays, "_test")
+        used = {f"{name}_train" for name in ("x", "y", *groups[0])}
+        unused = sorted(keys - used - {f"{name.removesuffix('_train')}_test" for name in used})
+        if unused:
+            raise DataError(
+                f"{path}: nothing uses the arrays {', '.join(unused)}; name a group NAME_train and "
+                "NAME_test, or remove them."
+            )
+        return [
+            (arrays["x_train"], arrays["y_train"], groups[0]),
+            (arrays["x_test"], arrays["y_test"], groups[1]),
+        ]
+    if {"train_images", "train_labels", "test_images", "test_labels"} <= keys:
+        return _medical(path, arrays)
+    if {"x", "y"} <= keys:
+        rest = {key: array for key, array in arrays.items() if key not in ("x", "y")}
+        return [(arrays["x"], arrays["y"], rest)]
+    raise DataError(
+        f"{path} holds the arrays {', '.join(sorted(keys)) or 'none'}; expected x_train, y_train, "
+        "x_test, y_test, or x, y, or MedMNIST's train_images, train_labels, test_images, "
+        "test_labels."
+    )
+
+
+def _extra(arrays: Mapping[str, Array], ending: str) -> dict[str, Array]:
+    return {
+        key.removesuffix(ending): array
+        for key, array in arrays.items()
+        if key.endswith(ending) and key not in (f"x{ending}", f"y{ending}")
+    }
+
+
+def _medical(path: Path, arrays: Mapping[str, Array]) -> list[_Part]:
+    images, labels = [arrays["train_images"]], [arrays["train_labels"]]
+    if "val_images" in arrays and "val_labels" in arrays:
+        images.append(arrays["val_images"])
+        labels.append(arrays["val_labels"])
+    if any(part.shape[1:] != images[0].shape[1:] for part in images):
+        raise DataError(
+            f"{path}: train_images and val_images have shapes {list(images[0].shape)} and "
+            f"{list(images[1].shape)}; bring both to one image size."
+        )
+    joined = np.concatenate([part.reshape(len(part), -1) for part in labels])
+    return [
+        (np.concatenate(images), joined, {}),
+        (arrays["test_images"], arrays["test_labels"], {}),
+    ]
+
+
+def _inputs(
+    path: Path, arrays: list[Array | None], layout: str, kind: str
+) -> tuple[list[Array], Kind]:
+    present = [array for array in arrays if array is not None]
+    first = present[0]
+    if kind == "text":
+        if first.ndim != 2 or any(array.dtype.kind not in "iu" for array in present):
+            raise DataError(
+                f"{path}: kind=text needs whole numbers [N, L], found {first.dtype} "
+                f"{list(first.shape)}."
+            )
+        return [array.astype(np.int64) for array in present], "text"
+    if first.ndim == 2 and all(array.dtype.kind in "iufb" for array in present):
+        with np.errstate(over="ignore"):  # what overflows is reported by row as infinite
+            return [array.astype(np.float32) for array in present], "vector"
+    if first.ndim in (3, 4) and all(array.dtype == np.uint8 for array in present):
+        order = _layout(path, first, layout)
+        return [_channels_first(array, order) for array in present], "image"
+    raise DataError(
+        f"{path}: inputs are {first.dtype} {list(first.shape)}; allowed are uint8 images "
+        "[N, H, W], [N, H, W, C] or [N, C, H, W], and "
+        "number vectors [N, D]: scale float images to 0..255 and "
+        "convert them with .astype('uint8')."
+    )
+
+
+def _layout(path: Path, images: Array, layout: str) -> str:
+    if images.ndim == 3 or layout != "auto":
+        return layout
+    last, second = images.shape[3] in _CHANNELS, images.shape[1] in _CHANNELS
+    if last == second:
+        raise DataError(
+            f"{path}: images of shape {list(images.shape)} can be read two ways or none; the "
+            f"channel axis must have {', '.join(map(str, _CHANNELS))} entries: add ?layout=nhwc or "
+            "?layout=nchw."
+        )
+    return "nhwc" if last else "nchw"
+
+
+def _channels_first(images: Array, order: str) -> Array:
+    if images.ndim == 3:
+        return images[:, None].copy()
+    if images.ndim == 4 and order == "nhwc":
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    return images
+
+
+def _numbered(
+    path: Path, what: str, columns: list[Array | None]
+) -> tuple[list[Labels], tuple[str, ...]]:
+    """Whole numbers as they are, strings by their rank; and a name for every number."""
+    flat = _flat(path, what, columns)
+    if all(column.dtype.kind in "US" for column in flat):
+        return _ranked(path, what, columns)
+    for column in flat:
+        whole = column.dtype.kind in "iub" or (
+            column.dtype.kind == "f"
+            and bool(np.all(np.isfinite(column) & (column == np.rint(column))))
+        )
+        if not whole:
+            raise DataError(
+                f"{path}: {what} are {column.dtype}; expected whole numbers from 0, or strings."
+            )
+    numbers = [column.astype(np.int64) for column in flat]
+    top = max((int(column.max()) for column in numbers if column.size), default=0)
+    low = min((int(column.min()) for column in numbers if column.size), default=0)
+    if low < 0 or top > 1_000_000:
+        raise DataError(
+            f"{path}: {what} run from {low} to {top}; expected whole numbers from 0 to 1000000."
+        )
+    return numbers, tuple(str(number) for number in range(top + 1))
+
+
+def _ranked(
+    path: Path, what: str, columns: list[Array | None]
+) -> tuple[list[Labels], tuple[str, ...]]:
+    """Every value (a word, a user number of any size) by its rank, and the values as names."""
+    flat = _flat(path, what, columns)
+    if any(column.dtype.kind not in "USiub" for column in flat):
+        raise DataError(f"{path}: {what} are {flat[0].dtype}; expected whole numbers or strings.")
+    values = np.unique(np.concatenate(flat))
+    names = tuple(v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values)
+    return [np.searchsorted(values, column).astype(np.int64) for column in flat], names
+
+
+def _flat(path: Path, what: str, columns: list[Array | None]) -> list[Array]:
+    present = [column for column in columns if column is not None]
+    for column in present:
+        if column.ndim == 0 or column.size != len(column):
+            raise DataError(f"{path}: {what} have shape {list(column.shape)}; expected [N].")
+    return [column.reshape(-1) for column in present]
+
+
+def _check_rows(path: Path, inputs: Array, labels: Labels, groups: Mapping[str, Labels]) -> None:
+    """What must be said in terms of the file's rows, before they are divided."""
+    for name, column in {"y": labels, **groups}.items():
+        if len(column) != len(inputs):
+            raise DataError(
+                f"{path}: '{name}' has {len(column)} rows but x has {len(inputs)}; give one each."
+            )
+    finite = np.isfinite(inputs).all(axis=1) if inputs.ndim == 2 else np.ones(1, bool)
+    if not finite.all():
+        raise DataError(
+            f"{path}: x holds NaN or infinity, first in row {int(np.argmin(finite))}; clean or "
+            "impute the data."
+        )
