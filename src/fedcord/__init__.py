@@ -1,3 +1,123 @@
-"""Federated learning when clients' data disagree."""
+"""Federated learning when clients' data disagree.
+
+Compare heterogeneity-robust algorithms on your own data with honest statistics, choose one, and
+deploy the very same object.
+
+    import fedcord
+
+    fedcord.run("fedavg", dataset="digits", partition="dirichlet:0.1", clients=10, rounds=20)
+
+Names are imported when first used, so that `import fedcord` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_PLACES = {
+    "run": "experiment.api",
+    "compare": "experiment.api",
+    "Comparison": "experiment.api",
+    "load_dataset": "data.registry",
+    "Dataset": "data.dataset",
+    "Split": "data.dataset",
+    "make_partition": "data.partition",
+    "check_algorithm": "contract",
+    "Expectations": "contract",
+    "Algorithm": "core.contract",
+    "Personalizes": "core.contract",
+    "ServerState": "core.contract",
+    "Update": "core.contract",
+    "ClientResult": "core.contract",
+    "Env": "core.contract",
+    "ClientData": "core.examples",
+    "Examples": "core.examples",
+    "Task": "core.task",
+    "TensorSpec": "core.tensors",
+    "LocalSGD": "algorithms.local_sgd",
+    "FedAvg": "algorithms.averaging.fedavg",
+    "FedProx": "algorithms.averaging.fedprox",
+    "FedcordError": "core.errors",
+    "ConfigError": "core.errors",
+    "DataError": "core.errors",
+    "ProtocolError": "core.errors",
+    "NumericalError": "core.errors",
+    "CheckpointError": "core.errors",
+    "PairingError": "core.errors",
+}
+
+if TYPE_CHECKING:
+    from fedcord.algorithms.averaging.fedavg import FedAvg
+    from fedcord.algorithms.averaging.fedprox import FedProx
+    from fedcord.algorithms.local_sgd import LocalSGD
+    from fedcord.contract import Expectations, check_algorithm
+    from fedcord.core.contract import (
+        Algorithm,
+        ClientResult,
+        Env,
+        Personalizes,
+        ServerState,
+        Update,
+    )
+    from fedcord.core.errors import (
+        CheckpointError,
+        ConfigError,
+        DataError,
+        FedcordError,
+        NumericalError,
+        PairingError,
+        ProtocolError,
+    )
+    from fedcord.core.examples import ClientData, Examples
+    from fedcord.core.task import Task
+    from fedcord.core.tensors import TensorSpec
+    from fedcord.data.dataset import Dataset, Split
+    from fedcord.data.partition import make_partition
+    from fedcord.data.registry import load_dataset
+    from fedcord.experiment.api import Comparison, compare, run
+
+__all__ = [
+    "Algorithm",
+    "CheckpointError",
+    "ClientData",
+    "ClientResult",
+    "Comparison",
+    "ConfigError",
+    "DataError",
+    "Dataset",
+    "Env",
+    "Examples",
+    "Expectations",
+    "FedAvg",
+    "FedProx",
+    "FedcordError",
+    "LocalSGD",
+    "NumericalError",
+    "PairingError",
+    "Personalizes",
+    "ProtocolError",
+    "ServerState",
+    "Split",
+    "Task",
+    "TensorSpec",
+    "Update",
+    "__version__",
+    "check_algorithm",
+    "compare",
+    "load_dataset",
+    "make_partition",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'fedcord' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"fedcord.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,6 +5,7 @@ Classes are named by their place and imported when used, so that listing them ne
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,9 +49,27 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
 
 
 def algorithm_class(name: str) -> type[Any]:
-    """The class a name stands for, or a ConfigError with the nearest known name."""
-    if name not in ALGORITHMS:
+    """The class behind a name of the table, or behind `module:Class` for a user's own.
+
+    Raises:
+        ConfigError: with the nearest known name, or with what is wrong with the path.
+    """
+    own = ":" in name
+    if not own and name not in ALGORITHMS:
         raise ConfigError(unknown_name("algorithm", name, ALGORITHMS))
-    module, _, attribute = ALGORITHMS[name].path.partition(":")
-    cls: type[Any] = getattr(importlib.import_module(module), attribute)
+    module, _, attribute = (name if own else ALGORITHMS[name].path).partition(":")
+    try:
+        cls = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"algorithm '{name}' cannot be imported ({error}); write module:Class, where the "
+            "module can be imported from here and the class stands at its top level."
+        ) from error
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+        raise ConfigError(f"algorithm '{name}' is not a dataclass; see fedcord.core.contract.")
     return cls
+
+
+def algorithm_name(algorithm: Any) -> str:
+    """`module:Class` of a user's own algorithm object; the inverse of `algorithm_class`."""
+    return f"{type(algorithm).__module__}:{type(algorithm).__qualname__}"

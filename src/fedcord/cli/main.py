@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = importlib.import_module(f"fedcord.cli.{name}_command")
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
     arguments = parser.parse_args(argv)
+    sys.path.insert(0, "")  # `module:Class` finds a user's own algorithm in the current folder
     command = importlib.import_module(f"fedcord.cli.{arguments.command}_command")
     try:
         command.execute(arguments)

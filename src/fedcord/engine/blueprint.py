@@ -34,13 +34,17 @@ class Blueprint:
     def of(algorithm: Algorithm, task_factory: str, task_values: Mapping[str, Any]) -> Blueprint:
         """The blueprint of an existing algorithm."""
         cls = type(algorithm)
-        if cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
-            raise ConfigError(
-                f"{cls.__qualname__} is defined in a script or function, where other processes "
-                "cannot import it; move it to a module of its own, or use the sequential engine."
-            )
         path = f"{cls.__module__}:{cls.__qualname__}"
         return Blueprint(path, plain(algorithm), task_factory, task_values)
+
+    def check_importable(self) -> None:
+        """Refuse classes that another process could not find."""
+        module, _, attribute = self.algorithm.partition(":")
+        if module == "__main__" or "<locals>" in attribute:
+            raise ConfigError(
+                f"{attribute} is defined in a script, notebook or function, where other processes "
+                "cannot import it; move it to a module of its own, or use the sequential engine."
+            )
 
     def build_algorithm(self) -> Algorithm:
         """A new algorithm object."""

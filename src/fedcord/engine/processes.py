@@ -47,6 +47,7 @@ class ProcessesExecutor:
     ) -> None:
         self.memories: dict[ClientId, Tensors] = {}
         self._population = population
+        blueprint.check_importable()
         self._algorithm: Algorithm = blueprint.build_algorithm()
         self._task: Task = blueprint.build_task()
         self._processes: list[subprocess.Popen[bytes]] = []

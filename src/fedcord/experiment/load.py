@@ -16,6 +16,9 @@ from fedcord.data.registry import check_spec as check_dataset
 from fedcord.experiment.config import DEFAULT_ROUNDS, RunConfig
 from fedcord.models.registry import check_model
 
+OWN_DATA = "own:"
+"""Prefix of the name of data that was passed as an object."""
+
 
 def load_config(settings: Mapping[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
     """A complete configuration, or one ConfigError with every mistake.
@@ -44,7 +47,7 @@ def load_config(settings: Mapping[str, Any], assignments: Sequence[str] = ()) ->
     params, more = _params(config.algorithm, settings.get("params", {}), assignments)
     problems += more
     rounds = config.rounds
-    if not more and config.algorithm in ALGORITHMS:
+    if config.algorithm in ALGORITHMS or ":" in config.algorithm:
         try:
             algorithm = build(algorithm_class(config.algorithm), params)
         except ConfigError as error:
@@ -57,6 +60,8 @@ def load_config(settings: Mapping[str, Any], assignments: Sequence[str] = ()) ->
                     "leave --rounds out."
                 )
             rounds = algorithm.rounds or rounds or DEFAULT_ROUNDS
+    else:
+        problems.append(unknown_name("algorithm", config.algorithm, ALGORITHMS))
     if problems:
         raise ConfigError(problems)
     return dataclasses.replace(config, rounds=rounds, params=params)
@@ -96,12 +101,11 @@ def parse_assignment(text: str) -> tuple[tuple[str, ...], Any]:
 def _names(config: RunConfig) -> list[str]:
     """Mistakes that show without any data: names and arguments."""
     problems = []
-    if config.algorithm not in ALGORITHMS:
-        problems.append(unknown_name("algorithm", config.algorithm, ALGORITHMS))
-    try:
-        check_dataset(config.dataset)
-    except DataError as error:
-        problems.append(str(error))
+    if not config.dataset.startswith(OWN_DATA):
+        try:
+            check_dataset(config.dataset)
+        except DataError as error:
+            problems.append(str(error))
     problems += check_partition(config.partition, config.clients)
     for model in config.model:
         problems += check_model(model)

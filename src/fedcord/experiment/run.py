@@ -16,6 +16,7 @@ from typing import Any
 
 from fedcord.core.contract import Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError, unknown_name
+from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.processes import ProcessesExecutor
@@ -162,9 +163,14 @@ def _write_start(folder: RunFolder, experiment: Experiment) -> None:
         },
     )
     command = shlex.join(["fedcord", *sys.argv[1:]])
-    folder.write_json(
-        "provenance.json", provenance(config.hash, partition.hash, config.threads, command)
+    origin = provenance(
+        config_hash=config.hash,
+        partition_hash=partition.hash,
+        data_hash=hash_tensors(experiment.population.tensors()),
+        threads=config.threads,
+        command=command,
     )
+    folder.write_json("provenance.json", origin)
     folder.write_config(config.plain())  # last: its presence says that the rest is there
 
 
@@ -238,11 +244,11 @@ def _restore(folder: RunFolder, experiment: Experiment, executor: Executor) -> S
     saved = load_newest(folder.checkpoints, experiment.config.hash)
     if saved is None:
         return None
-    partition = folder.read_json("partition.json")
-    if partition.get("hash") != experiment.partition.hash:
+    origin = folder.read_json("provenance.json")
+    if origin.get("data_hash") != hash_tensors(experiment.population.tensors()):
         raise CheckpointError(
-            f"the data now gives another partition than the one in '{folder.path}'; "
-            "restore the data this run began with, or start a new run."
+            f"the data is not what the run in '{folder.path}' began with; restore that data, or "
+            "start a new run."
         )
     executor.memories.update(saved.memories)
     return saved.state

@@ -14,10 +14,10 @@ from pathlib import Path
 import safetensors
 from torch import Tensor
 
+from fedcord.core.atomic import write_atomically
 from fedcord.core.contract import ClientId, ServerState
 from fedcord.core.errors import CheckpointError
 from fedcord.core.tensors import Tensors, encode, hash_tensors, prefixed, select
-from fedcord.store.atomic import write_atomically
 
 SCHEMA = "fedcord-checkpoint-1"
 KEEP = 2

@@ -22,8 +22,8 @@ from typing import Any
 
 import tomli_w
 
+from fedcord.core.atomic import write_atomically
 from fedcord.core.errors import CheckpointError, ConfigError
-from fedcord.store.atomic import write_atomically
 
 SCHEMA = 1
 """Version of the folder's layout; readers refuse newer ones."""
