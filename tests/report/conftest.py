@@ -1,4 +1,5 @@
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,3 +118,10 @@ def write_study(tmp_path: Path) -> StudyWriter:
 def add_run() -> Callable[..., Path]:
     """Adds one run folder to a study."""
     return write_run
+
+
+@pytest.fixture
+def no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the optional extra were not installed; also what tests without figures save time by."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedcord.core.atomic import write_atomically
 from fedcord.core.errors import ConfigError
-from fedcord.store.atomic import write_atomically
 
 
 def write_output(path: Path, content: str | bytes) -> None:

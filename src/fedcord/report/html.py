@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from html import escape
 
 from fedcord.report.leaderboard import Leaderboard, Row
-from fedcord.report.numbers import NOTHING, bracket, byte_size, counted, duration, p_value, percent
+from fedcord.report.numbers import (
+    NOTHING,
+    byte_size,
+    cell_bracket,
+    counted,
+    duration,
+    p_value,
+    percent,
+)
 from fedcord.report.numbers import points as in_points
 from fedcord.report.origin import origin_section
 from fedcord.report.page_style import CSS
@@ -84,10 +92,10 @@ def _leaderboard_section(board: Leaderboard, panels: Panels) -> str:
         cells = [
             escape(row.name),
             str(row.accuracy.n),
-            _ranged(percent(row.accuracy.mean), bracket(row.accuracy)),
+            _ranged(percent(row.accuracy.mean), cell_bracket(row.accuracy)),
         ]
         if row.difference is not None:
-            interval = bracket(row.difference.interval)
+            interval = cell_bracket(row.difference.interval)
             cells += [
                 _ranged(in_points(row.difference.mean), interval),
                 p_value(row.p_holm),

@@ -34,6 +34,13 @@ def bracket(interval: MeanInterval, decimals: int = 2) -> str:
     return f"[{_fixed(100 * interval.low, decimals)}, {_fixed(100 * interval.high, decimals)}]"
 
 
+def cell_bracket(interval: MeanInterval) -> str:
+    """`bracket` for a table's cell, where a long reason would push the columns apart."""
+    if interval.has_interval or interval.n == 1:
+        return bracket(interval)
+    return "no interval"
+
+
 def p_value(p: float | None) -> str:
     """A p-value without false precision.
 

@@ -24,7 +24,7 @@ def origin_section(board: Leaderboard) -> str:
     facts = {
         key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         for key, value in first.config.items()
-        if key not in ("algorithm", "seed", "params")
+        if key not in ("algorithm", "seed", "params", "schema")
         and not isinstance(value, Mapping)
         and all(run.config.get(key) == value for row in board.rows for run in row.runs)
     }

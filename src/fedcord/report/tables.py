@@ -7,7 +7,15 @@ import io
 import re
 
 from fedcord.report.leaderboard import Leaderboard, Row
-from fedcord.report.numbers import NOTHING, bracket, byte_size, duration, p_value, percent, points
+from fedcord.report.numbers import (
+    NOTHING,
+    byte_size,
+    cell_bracket,
+    duration,
+    p_value,
+    percent,
+    points,
+)
 
 HEADINGS = (
     "algorithm",
@@ -39,9 +47,9 @@ def readable_cells(row: Row) -> tuple[str, ...]:
         row.name,
         str(row.accuracy.n),
         percent(row.accuracy.mean),
-        bracket(row.accuracy),
+        cell_bracket(row.accuracy),
         "best" if difference is None else points(difference.mean),
-        NOTHING if difference is None else bracket(difference.interval),
+        NOTHING if difference is None else cell_bracket(difference.interval),
         p_value(row.p_holm),
         percent(row.client_accuracy),
         byte_size(row.num_bytes),
@@ -82,7 +90,7 @@ def to_markdown(board: Leaderboard) -> str:
         )
         for row in board.rows
     ]
-    below = [board.method, *board.notes]
+    below = [board.method, *_notes(board)]
     return "\n".join(lines) + "\n\n" + "\n\n".join(below) + "\n"
 
 
@@ -90,11 +98,16 @@ def to_latex(board: Leaderboard) -> str:
     """A `tabular` for the booktabs package, with the method as a comment above it."""
     head = " & ".join(_latex(heading) for heading in HEADINGS)
     rows = [" & ".join(_latex(cell) for cell in readable_cells(row)) for row in board.rows]
-    comments = [f"% {' '.join(line.split())}" for line in (board.method, *board.notes)]
+    comments = [f"% {' '.join(line.split())}" for line in (board.method, *_notes(board))]
     body = [rf"{line} \\" for line in rows]
     columns = "l" + "r" * (len(HEADINGS) - 1)
     lines = [*comments, rf"\begin{{tabular}}{{{columns}}}", r"\toprule", rf"{head} \\", r"\midrule"]
     return "\n".join([*lines, *body, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _notes(board: Leaderboard) -> list[str]:
+    compared = [(row.name, row.difference) for row in board.rows if row.difference is not None]
+    return [*board.notes, *(f"{name}: {d.note}." for name, d in compared if d.note)]
 
 
 def _pipes(cells: tuple[str, ...]) -> str:

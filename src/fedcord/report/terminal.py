@@ -8,7 +8,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcord.report.leaderboard import Leaderboard, Row
-from fedcord.report.numbers import NOTHING, bracket, byte_size, duration, p_value, percent, points
+from fedcord.report.numbers import (
+    NOTHING,
+    byte_size,
+    cell_bracket,
+    duration,
+    p_value,
+    percent,
+    points,
+)
 from fedcord.report.verdict import verdict
 
 WIDE = 104
@@ -48,11 +56,11 @@ def _cells(row: Row, is_compared: bool, is_wide: bool) -> list[str]:
     name = escape(row.name)
     cells = [
         f"[bold]{name}[/bold]" if row.difference is None and is_compared else name,
-        percent(row.accuracy.mean) + gap + _dim_interval(bracket(row.accuracy)),
+        percent(row.accuracy.mean) + gap + _dim(cell_bracket(row.accuracy)),
     ]
     if row.difference is not None:
         difference = row.difference
-        cells.append(points(difference.mean) + gap + _dim_interval(bracket(difference.interval)))
+        cells.append(points(difference.mean) + gap + _dim(cell_bracket(difference.interval)))
         cells.append(p_value(row.p_holm))
     elif is_compared:
         cells += ["[green]best[/green]", NOTHING]
@@ -61,6 +69,5 @@ def _cells(row: Row, is_compared: bool, is_wide: bool) -> list[str]:
     return [*cells, byte_size(row.num_bytes), duration(row.seconds)]
 
 
-def _dim_interval(text: str) -> str:
-    # a reason such as "all 5 differences are zero, no interval" would push the table apart
-    return f"[dim]{escape(text if text.startswith('[') else 'no interval')}[/dim]"
+def _dim(text: str) -> str:
+    return f"[dim]{escape(text)}[/dim]"

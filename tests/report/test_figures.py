@@ -1,0 +1,137 @@
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedcord.core.errors import ConfigError, DataError
+from fedcord.report.canvas import inline_svg, save_figure
+from fedcord.report.heatmap import heatmap_figure
+from fedcord.report.leaderboard import Leaderboard, leaderboard
+from fedcord.report.load import load_runs
+from fedcord.report.plots import accuracy_figure, curve, final_figure
+
+StudyWriter = Callable[..., Path]
+COUNTS = np.array([[5, 0, 120], [0, 7, 3]])
+
+
+def board_of(study: Path) -> Leaderboard:
+    return leaderboard(load_runs(study))
+
+
+def text_of(path: Path) -> list[str]:
+    nodes = ElementTree.fromstring(path.read_text(encoding="utf-8")).iter()
+    return [node.text or "" for node in nodes if node.tag.endswith("text")]
+
+
+def test_the_curve_is_the_mean_over_seeds_with_the_t_interval(write_study: StudyWriter) -> None:
+    row = board_of(write_study({"fedavg": [0.5, 0.7]}, rounds=4)).best
+    found = curve(row)
+    assert found.rounds == (1, 2, 3, 4)
+    assert list(found.num_bytes) == [3000, 6000, 9000, 12000]
+    assert found.mean[-1] == pytest.approx(60)
+    # t(0.975, 1) = 12.706, standard error 10: cut off at the ends of what an accuracy can be
+    assert (found.low[-1], found.high[-1]) == (0.0, 100.0)
+
+
+def test_rounds_that_only_some_seeds_evaluated_are_not_drawn(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    study = write_study({"fedavg": [0.5, 0.7]}, rounds=3)
+    path = study / "fedavg" / "seed-0" / "metrics.jsonl"
+    path.write_text(path.read_text().replace('"round": 2, "accuracy"', '"round": 2, "skipped"'))
+    found = curve(board_of(study).best)
+    assert found.rounds == (1, 3)
+    assert list(found.num_bytes) == [3000, 9000]  # traffic of the round in between still counts
+
+
+def test_figures_are_saved_by_suffix_with_equal_bytes(
+    write_study: StudyWriter, tmp_path: Path
+) -> None:
+    board = board_of(write_study({"fedavg": [0.5, 0.7], "one-shot": [0.6, 0.61]}))
+    for attempt in ("first", "second"):
+        save_figure(accuracy_figure(board, "rounds"), tmp_path / attempt / "rounds.svg")
+        save_figure(accuracy_figure(board, "bytes"), tmp_path / attempt / "bytes.svg")
+        save_figure(final_figure(board), tmp_path / attempt / "final.svg")
+        save_figure(heatmap_figure(COUNTS, ("a", "b", "c"), "x"), tmp_path / attempt / "map.svg")
+    names = sorted(path.name for path in (tmp_path / "first").iterdir())
+    assert len(names) == 4
+    for name in names:
+        first, second = tmp_path / "first" / name, tmp_path / "second" / name
+        assert first.read_bytes() == second.read_bytes()
+    save_figure(final_figure(board), tmp_path / "new" / "figure.PNG")
+    with Image.open(tmp_path / "new" / "figure.PNG") as image:
+        assert (image.format, image.width) == ("PNG", 1360)
+    assert not list(tmp_path.rglob(".*"))  # no temporary file stays
+
+
+def test_names_appear_in_the_figures_as_they_are(write_study: StudyWriter, tmp_path: Path) -> None:
+    board = board_of(write_study({"$a$ <b> & 方法": [0.5, 0.7], "moon": [0.5, 0.6]}))
+    save_figure(final_figure(board), tmp_path / "final.svg")
+    assert "$a$ <b> & 方法" in text_of(tmp_path / "final.svg")
+    save_figure(accuracy_figure(board, "rounds"), tmp_path / "curve.svg")
+    assert "$a$ <b> & 方法" in text_of(tmp_path / "curve.svg")
+
+
+def test_the_heat_map_shows_counts_sizes_and_names(tmp_path: Path) -> None:
+    save_figure(heatmap_figure(COUNTS, ("cat", "dog", "eel"), "two clients"), tmp_path / "map.svg")
+    text = text_of(tmp_path / "map.svg")
+    assert {"5", "120", "7", "3", "125", "10", "cat", "dog", "eel", "two clients"} <= set(text)
+    # clients down, classes across: 2 and 3 of them, and no label for the two absent classes
+    assert text.count("0") == 1  # the first client's own number
+
+
+def test_a_large_heat_map_stays_small_and_without_numbers(tmp_path: Path) -> None:
+    counts = np.full((90, 60), 777)
+    save_figure(heatmap_figure(counts, [str(c) for c in range(60)], ""), tmp_path / "map.svg")
+    assert "777" not in text_of(tmp_path / "map.svg")
+    assert (tmp_path / "map.svg").stat().st_size < 200_000
+
+
+@pytest.mark.parametrize("counts", [np.zeros((0, 3)), np.zeros((2, 2)), np.zeros(3)])
+def test_counts_of_another_shape_are_refused(counts: np.ndarray) -> None:
+    with pytest.raises(DataError, match=r"needs counts of shape \[clients, classes\]"):
+        heatmap_figure(counts, ("a", "b", "c"), "")
+
+
+def test_empty_clients_can_be_drawn(tmp_path: Path) -> None:
+    save_figure(heatmap_figure(np.zeros((2, 2), int), ("a", "b"), ""), tmp_path / "map.png")
+    assert (tmp_path / "map.png").exists()
+
+
+def test_other_endings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'figure\.pdf'; allowed endings: \.png, \.svg"):
+        save_figure(heatmap_figure(COUNTS, ("a", "b", "c"), ""), tmp_path / "figure.pdf")
+
+
+def test_an_unwritable_place_is_a_users_mistake(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    figure = heatmap_figure(COUNTS, ("a", "b", "c"), "")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        save_figure(figure, tmp_path / "file" / "map.svg")
+
+
+def test_inline_figures_follow_the_page_and_point_nowhere() -> None:
+    svg = inline_svg(heatmap_figure(COUNTS, ("a", "b", "c"), ""), "clients", 'say "hi" <b>')
+    assert 'aria-label="say &quot;hi&quot; &lt;b&gt;"' in svg
+    assert "var(--ink)" in svg
+    assert "http" not in svg
+    ids = [part.split('"')[0] for part in svg.split(' id="')[1:]]
+    assert ids
+    assert all(name.startswith("clients-") for name in ids)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_users_matplotlib_settings_stay() -> None:
+    before = dict(mpl.rcParams)
+    heatmap_figure(COUNTS, ("a", "b", "c"), "")
+    assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_without_matplotlib_the_message_says_what_to_install() -> None:
+    with pytest.raises(ConfigError, match=r'pip install "fedcord\[plots\]"'):
+        heatmap_figure(COUNTS, ("a", "b", "c"), "")

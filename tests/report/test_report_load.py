@@ -1,0 +1,139 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedcord.core.errors import CheckpointError
+from fedcord.report.load import load_run, load_runs
+
+StudyWriter = Callable[..., Path]
+
+
+def test_runs_are_found_at_any_depth_sorted_and_counted(write_study: StudyWriter) -> None:
+    study = write_study({"moon": [0.5] * 11, "fedavg": [0.6, 0.7]})
+    runs = load_runs(study.parent)
+    assert len(runs) == len(list(study.rglob("config.toml"))) == 13
+    assert [(run.name, run.seed) for run in runs] == [("fedavg", 0), ("fedavg", 1)] + [
+        ("moon", seed) for seed in range(11)
+    ]
+
+
+def test_folders_given_twice_count_once(write_study: StudyWriter) -> None:
+    study = write_study({"fedavg": [0.6, 0.7]})
+    assert len(load_runs(study, study / "fedavg", study / "fedavg" / "seed-0")) == 2
+
+
+def test_a_run_holds_what_its_files_say(add_run: StudyWriter, tmp_path: Path) -> None:
+    extra = {"per_domain": {"usps": 0.5, "mnist": None}, "client_accuracy": [0.25, None, 0.75]}
+    run = load_run(add_run(tmp_path, "fedavg", 3, 0.625, rounds=4, result=extra))
+    assert (run.name, run.algorithm, run.seed) == ("fedavg", "fedavg", 3)
+    assert run.config["partition"] == "dirichlet:0.1"
+    assert run.partition is not None
+    assert run.partition.counts.shape == (5, 3)
+    assert [entry.round for entry in run.metrics] == [1, 2, 3, 4]
+    assert run.result is not None
+    assert (run.result.accuracy, run.result.bytes_up, run.result.bytes_down) == (0.625, 4000, 8000)
+    assert run.result.client_accuracy == (0.25, 0.75)  # a client without test data has no accuracy
+    assert run.result.per_group == {"domain": {"usps": 0.5}}
+    assert run.provenance["threads"] == 1
+
+
+def test_the_name_is_the_variant_folder_above_the_seed(
+    add_run: StudyWriter, tmp_path: Path
+) -> None:
+    run = load_run(add_run(tmp_path, "strong-pull", 0, 0.5, config={"algorithm": "fedprox"}))
+    assert (run.name, run.algorithm) == ("strong-pull", "fedprox")
+    moved = run.folder.rename(tmp_path / "somewhere")
+    assert load_run(moved).name == "fedprox"
+
+
+def test_a_torn_last_line_is_forgiven(add_run: StudyWriter, tmp_path: Path) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5, rounds=3, is_finished=False)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"round": 4, "accur')
+    assert [entry.round for entry in load_run(folder).metrics] == [1, 2, 3]
+
+
+def test_a_torn_middle_line_is_not(add_run: StudyWriter, tmp_path: Path) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5, rounds=3)
+    path = folder / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:20], lines[2]]))
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 2, is not JSON; delete"):
+        load_run(folder)
+
+
+def test_rounds_repeated_after_a_resume_count_once(add_run: StudyWriter, tmp_path: Path) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5, rounds=3)
+    path = folder / "metrics.jsonl"
+    again = json.loads(path.read_text().splitlines()[1]) | {"accuracy": 0.123}
+    path.write_text(path.read_text() + json.dumps(again) + "\n")
+    metrics = load_run(folder).metrics
+    assert [entry.round for entry in metrics] == [1, 2, 3]
+    assert metrics[1].accuracy == 0.123
+
+
+def test_rounds_without_evaluation_and_diverged_losses_are_not_numbers(
+    add_run: StudyWriter, tmp_path: Path
+) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5, rounds=1)
+    line = '{"round": 1, "loss": NaN, "bytes_up": 1, "bytes_down": 1, "seconds": 0.1}\n'
+    (folder / "metrics.jsonl").write_text(line)
+    assert load_run(folder).metrics[0].accuracy is None
+
+
+def test_a_run_that_only_began_is_unfinished(add_run: StudyWriter, tmp_path: Path) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5, is_finished=False)
+    for name in ("partition.json", "metrics.jsonl", "provenance.json"):
+        (folder / name).unlink()
+    run = load_run(folder)
+    assert not run.is_finished
+    assert (run.partition, run.metrics) == (None, ())
+
+
+@pytest.mark.parametrize("name", ["partition.json", "metrics.jsonl", "provenance.json"])
+def test_a_finished_run_must_be_complete(add_run: StudyWriter, tmp_path: Path, name: str) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5)
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError, match=rf"{name} is missing; delete the folder"):
+        load_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.toml", "algorithm = ", r"config\.toml is not TOML"),
+        ("config.toml", 'algorithm = "fedavg"', r"config\.toml lacks 'seed'"),
+        ("result.json", '{"seed": 0', r"result\.json is not JSON"),
+        ("result.json", "[]", r"result\.json is not a JSON object"),
+        ("result.json", '{"seed": 0}', r"result\.json lacks 'accuracy'"),
+        ("result.json", '{"seed": 0, "accuracy": NaN}', "has an unusable 'accuracy'"),
+        ("result.json", '{"seed": 0, "accuracy": "high"}', "has an unusable 'accuracy'"),
+        ("result.json", '{"seed": 7}', "of seed 7, config.toml beside it of seed 0"),
+        ("partition.json", "{}", r"partition\.json lacks 'counts or class_names'"),
+        ("partition.json", '{"counts": [[1]], "class_names": []}', "unusable 'counts'"),
+        ("metrics.jsonl", "3\n4\n", "line 1, is not a JSON object"),
+        ("provenance.json", "\udcff", r"provenance\.json cannot be read"),
+    ],
+)
+def test_unusable_files_are_named(
+    add_run: StudyWriter, tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5)
+    (folder / name).write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(CheckpointError, match=message):
+        load_run(folder)
+
+
+def test_files_of_two_runs_are_noticed(add_run: StudyWriter, tmp_path: Path) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5, result={"partition_hash": "another"})
+    with pytest.raises(CheckpointError, match=r"partition another, .* two runs are mixed"):
+        load_run(folder)
+
+
+def test_a_place_without_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no run was found in"):
+        load_runs(tmp_path)
+    with pytest.raises(CheckpointError, match="is not a folder"):
+        load_runs(tmp_path / "absent")

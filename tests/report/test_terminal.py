@@ -1,0 +1,57 @@
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from fedcord.report.leaderboard import leaderboard
+from fedcord.report.load import load_runs
+from fedcord.report.terminal import print_leaderboard
+
+StudyWriter = Callable[..., Path]
+
+
+def printed(study: Path, width: int) -> str:
+    stream = io.StringIO()
+    print_leaderboard(leaderboard(load_runs(study)), Console(file=stream, width=width))
+    return stream.getvalue()
+
+
+VALUES = {
+    "fedavg": [0.80, 0.82, 0.78, 0.81, 0.79],
+    "fedprox": [0.82, 0.83, 0.80, 0.84, 0.80],
+    "a-method-with-a-rather-long-name": [0.70, 0.75, 0.71, 0.74, 0.69],
+}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_number_is_whole_at_usual_widths(write_study: StudyWriter, width: int) -> None:
+    text = printed(write_study(VALUES), width)
+    assert "…" not in text
+    assert all(len(line) <= width for line in text.splitlines())
+    for number in ("81.80", "[79.58, 84.02]", "−1.80", "[−2.84, −0.76]", "0.009", "12 kB", "2.0 s"):
+        assert number in text
+    assert "never a maximum" in " ".join(text.split())
+
+
+def test_an_interval_stands_beside_its_number_when_there_is_room(write_study: StudyWriter) -> None:
+    study = write_study(VALUES)
+    assert "81.80  [79.58, 84.02]" in printed(study, 120)
+    assert "81.80  [79.58, 84.02]" not in printed(study, 80)
+
+
+def test_one_seed_says_that_there_is_no_interval(write_study: StudyWriter) -> None:
+    text = printed(write_study({"fedavg": [0.5], "moon": [0.4]}), 80)
+    assert text.count("n = 1, no interval") == 3
+    assert "nan" not in text.lower().replace("finance", "")
+
+
+def test_names_are_not_markup(write_study: StudyWriter) -> None:
+    assert "fed[bold]x" in printed(write_study({"fed[bold]x": [0.5, 0.6]}), 80)
+
+
+def test_what_was_left_out_is_said(write_study: StudyWriter, add_run: StudyWriter) -> None:
+    study = write_study({"fedavg": [0.5, 0.6]})
+    add_run(study, "fedavg", 2, 0.7, is_finished=False)
+    assert "fedavg, seed 2, is unfinished" in printed(study, 120)
