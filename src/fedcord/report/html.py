@@ -71,7 +71,8 @@ def render_page(board: Leaderboard, panels: Panels) -> str:
 
 
 def _header(board: Leaderboard, config: Mapping[str, object], title: str) -> str:
-    facts = [counted(int(str(config["clients"])), "client")] if "clients" in config else []
+    partition = board.best.runs[0].partition
+    facts = [counted(len(partition.counts), "client")] if partition is not None else []
     facts += [f"model {_joined(config['model'])}"] if "model" in config else []
     facts += [counted(board.best.accuracy.n, "seed")]
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in board.notes)

@@ -72,11 +72,11 @@ def recorded_command(run: Run) -> str | None:
 
 def study_command(board: Leaderboard) -> str:
     """The command that makes this comparison, as far as the settings tell."""
-    configs = [row.runs[0].config for row in board.rows]
     words = ["fedcord", "compare", *sorted({row.runs[0].algorithm for row in board.rows})]
     # a one-shot method records one round whatever was asked for
-    longest = max(configs, key=lambda config: int(config.get("rounds", 0)))
-    return shlex.join([*words, *_flag_words(longest), "--seeds", str(max(board.seeds) + 1)])
+    longest = max((row.runs[0] for row in board.rows), key=lambda run: len(run.metrics))
+    words += _flag_words(longest.config)
+    return shlex.join([*words, "--seeds", str(max(board.seeds) + 1)])
 
 
 def run_command(run: Run) -> str:
