@@ -62,6 +62,11 @@ def test_prototype_11_4_client_order_is_a_seeded_permutation() -> None:
     assert len(orders) == 4
 
 
+def test_prototype_11_4_draws_within_a_domain_are_random() -> None:
+    drawn = {_make("domain,share=0.5", ("one",), [100], 1, seed)[0].hash for seed in range(3)}
+    assert len(drawn) == 3
+
+
 def test_otherwise_as_even_as_possible_and_everything_is_used() -> None:
     partition, domain = _make("domain", OFFICE, [40, 41, 42, 43], 11)
     assert _clients_of(partition, domain) == [3, 3, 3, 2]

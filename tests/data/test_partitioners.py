@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.data.partition import Partition, make_partition
+from fedcord.data.partitioners.nid1 import Nid1
 
 TEN = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 100))
 
@@ -104,10 +105,21 @@ class TestNid1:
         assert set(partition.sizes) == {40}
 
     def test_prototype_11_1_recut_false_keeps_unequal_sizes_of_at_least_ten(self) -> None:
-        sizes = _make("nid1:0.5,recut=false").sizes
-        assert len(set(sizes)) > 2
-        assert min(sizes) >= 10
+        smallest = [min(_make("nid1:0.2,recut=false", seed=seed).sizes) for seed in range(10)]
+        assert min(smallest) >= 10
+        assert min(smallest) < 50  # with the re-cut, half of N/K would be asked for
         assert set(_make("nid1:0.5").sizes) == {100}
+
+    def test_prototype_11_1_a_client_with_exactly_its_share_gets_nothing_more(self) -> None:
+        class Scripted(np.random.RandomState):
+            draws = iter([[1.0, 0.0], [0.5, 0.5]])
+
+            def dirichlet(self, *_: object) -> NDArray[np.float64]:
+                return np.array(next(self.draws))
+
+        cuts = Nid1()._draw_cuts([4, 4], 2, Scripted())
+        assert cuts is not None
+        assert np.diff(cuts, axis=1).tolist() == [[4, 0], [0, 4]]
 
     def test_a_draw_that_is_never_accepted_ends_with_advice(self) -> None:
         labels = np.zeros(100, dtype=np.int64)
@@ -184,7 +196,7 @@ class TestClasses:
 
 class TestQuantity:
     def test_sizes_differ_and_labels_do_not(self) -> None:
-        labels = np.random.default_rng(0).permutation(np.repeat(np.arange(2), 5000))
+        labels = np.repeat(np.arange(2), 5000)
         partition = _make("quantity:0.5", labels, num_classes=2)
         assert max(partition.sizes) > 5 * min(partition.sizes)
         large = max(partition.clients, key=len)

@@ -5,8 +5,9 @@ Each class draws its own q ~ Dir(α); client k gets min(n_c, round(scale · n_0 
 class c, sampled afresh for every client, where n_0 is the size of class 0 even when classes differ
 in size. The clients' total therefore exceeds the data set.
 
-All proportions are drawn before any example is, from NumPy's legacy generator: so the published
-client sizes are met exactly, and depend on nothing but seed, α, K and class sizes.
+All proportions come from NumPy's legacy generator, one draw per class and nothing in between: so
+the published client sizes are met exactly. Which examples fill them has no published reference;
+they are sampled from a stream of their own, at a cost that follows the number of examples dealt.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from fedcord.core.errors import DataError
 from fedcord.core.params import param
+from fedcord.core.rng import numpy_generator
 from fedcord.data.partitioners.contract import Indices, Source
 from fedcord.data.partitioners.redraw import redraw
 
@@ -44,13 +46,14 @@ class DirichletOverlap:
                 "example here; use dirichlet, or number the classes so that class 0 has examples."
             )
         rs = np.random.RandomState(seed % 2**32)
+        rng = numpy_generator(seed, "partition/dirichlet-overlap")
         dealt = self.scale * len(classes[0])
         shares = [self._draw(rs, num_clients) for _ in classes]
         parts: list[list[Indices]] = [[] for _ in range(num_clients)]
         for members, share in zip(classes, shares, strict=True):
             for k in range(num_clients):
                 count = min(len(members), round(dealt * float(share[k])))
-                parts[k].append(rs.permutation(members)[:count])
+                parts[k].append(rng.choice(members, count, replace=False, shuffle=False))
         return [np.concatenate(part) for part in parts]
 
     def _draw(self, rs: np.random.RandomState, num_clients: int) -> NDArray[np.float64]:
