@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedcord.core.errors import DataError
@@ -65,10 +65,6 @@ class Search:
     folders: tuple[Path, ...]
     allow_download: bool = False
     progress: Progress | None = None
-
-    def without_download(self) -> Search:
-        """The same search, on this machine only."""
-        return replace(self, allow_download=False)
 
     def find(self, wanted: Wanted) -> Found | None:
         """The first complete place, or None."""

@@ -44,6 +44,6 @@ def read_members(path: Path, names: Sequence[str]) -> dict[str, bytes]:
     missing = sorted(wanted - found.keys())
     if missing:
         raise DataError(
-            f"{path} lacks {', '.join(missing)}; it is not the expected archive: fetch it again."
+            f"{path} lacks {', '.join(missing)}; it is cut or another archive: fetch it again."
         )
     return found
