@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from fedcord.data.transforms.color import color_jitter, random_grayscale
 from fedcord.data.transforms.crop import random_crop, random_resized_crop
 from fedcord.data.transforms.flip import random_flip
-from fedcord.data.transforms.prepare import normalize, prepare_fn, to_unit
+from fedcord.data.transforms.prepare import normalize_, prepare_fn, to_unit
 
 Change = Callable[[Tensor, Generator], Tensor]
 
@@ -30,7 +30,7 @@ class Augmentation:
         """[B, C, H, W] stored images to randomly changed [B, C, H, W] network inputs."""
         changed = self.change(stored, generator)
         unit = changed if changed.is_floating_point() else to_unit(changed)
-        return normalize(unit, self.mean, self.std)
+        return normalize_(unit, self.mean, self.std)
 
 
 def augmentations(

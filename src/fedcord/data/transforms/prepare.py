@@ -25,13 +25,17 @@ def normalize(inputs: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
 
     One number stands for all channels. Empty `mean` or `std` leaves that step out.
     """
+    return normalize_(inputs.clone(), mean, std)
+
+
+def normalize_(inputs: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """`normalize` in the memory of `inputs`, for a caller who has just made them."""
     shape = (1, -1) + (1,) * (inputs.dim() - 2)
-    out = inputs
     if len(mean):
-        out = out - out.new_tensor(mean).view(shape)
+        inputs.sub_(inputs.new_tensor(mean).view(shape))
     if len(std):
-        out = out / out.new_tensor(std).view(shape)
-    return out
+        inputs.div_(inputs.new_tensor(std).view(shape))
+    return inputs
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,10 @@ class Prepare:
         """[B, ...] stored inputs to [B, ...] network inputs."""
         if self.kind == "text":
             return stored.long()
-        inputs = to_unit(stored) if self.kind == "image" else stored.to(torch.float32)
-        return normalize(inputs, self.mean, self.std)
+        if self.kind == "image":
+            return normalize_(to_unit(stored), self.mean, self.std)
+        vectors = stored.to(torch.float32)
+        return normalize(vectors, self.mean, self.std) if self.mean or self.std else vectors
 
 
 def prepare_fn(

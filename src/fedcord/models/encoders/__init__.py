@@ -1,0 +1,1 @@
+"""Feature maps that are never trained, one per file."""

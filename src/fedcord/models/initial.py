@@ -1,0 +1,82 @@
+"""Networks whose first weights come from a passed generator and from nothing else.
+
+PyTorch fills new layers from its global generator. Building on the meta device skips that, so a
+network costs no random numbers it does not use and the caller's global state stays as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Generator, Tensor, nn
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def materialise(
+    make: Callable[[], M],
+    generator: Generator | None,
+    *,
+    he_fan_out: bool = False,
+    channels_last: bool = False,
+) -> M:
+    """A network in memory with its first weights.
+
+    Args:
+        make: constructs the network; its layers' own initial values are ignored.
+        generator: source of the weights, drawn in the order of the layers; None leaves the
+            parameters undefined, for a network that will be loaded.
+        he_fan_out: draw convolutions as residual networks need it (normal, He fan-out) rather
+            than at PyTorch's default scale.
+        channels_last: keep convolution weights with channels innermost, which is what makes
+            convolutions fast on a CPU.
+    """
+    with torch.device("meta"):
+        network = make()
+    network = network.to_empty(device="cpu")
+    for layer in network.modules():
+        _reset_buffers(layer)
+        if generator is not None:
+            _draw(layer, generator, he_fan_out)
+    if channels_last:
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network
+
+
+def channels_innermost(images: Tensor) -> Tensor:
+    """[B, C, H, W] in the memory order convolutions like; the values are the same."""
+    return images.contiguous(memory_format=torch.channels_last)
+
+
+def _reset_buffers(layer: nn.Module) -> None:
+    if isinstance(layer, nn.BatchNorm2d):
+        layer.reset_running_stats()
+    elif any(True for _ in layer.buffers(recurse=False)):
+        raise TypeError(f"{type(layer).__name__} has buffers that materialise cannot reset")
+
+
+def _draw(layer: nn.Module, generator: Generator, he_fan_out: bool) -> None:
+    if isinstance(layer, nn.Conv2d) and he_fan_out:
+        nn.init.kaiming_normal_(
+            layer.weight, mode="fan_out", nonlinearity="relu", generator=generator
+        )
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+    elif isinstance(layer, (nn.Conv2d, nn.Linear)):
+        bound = 1 / math.sqrt(layer.weight[0].numel())  # PyTorch's default for both
+        nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+        if layer.bias is not None:
+            nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+    elif isinstance(layer, (nn.BatchNorm2d, nn.GroupNorm)):
+        nn.init.ones_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    elif isinstance(layer, nn.EmbeddingBag):
+        nn.init.normal_(layer.weight, generator=generator)
+        if layer.padding_idx is not None:
+            with torch.no_grad():
+                layer.weight[layer.padding_idx].zero_()
+    elif any(True for _ in layer.parameters(recurse=False)):
+        raise TypeError(f"{type(layer).__name__} has parameters that materialise cannot draw")
