@@ -84,6 +84,16 @@ def test_encoder_sees_its_own_normalisation_size_and_channels() -> None:
     torch.testing.assert_close(seen, wanted.expand(-1, 3, -1, -1), atol=1e-5, rtol=0)
 
 
+def test_one_number_normalises_all_channels_for_an_encoder_too() -> None:
+    encoder = Encoder(nn.Flatten(), 12, channels=3, mean=(0.2, 0.3, 0.4), std=(0.5, 0.5, 0.5))
+    pixels = torch.rand(2, 3, 2, 2, generator=generator())
+    inputs = Inputs("image", (3, 2, 2), 2, mean=(0.1,), std=(0.3,))
+    network = materialise(lambda: FrozenNetwork(encoder, inputs), generator())
+    seen = network.features((pixels - 0.1) / 0.3).view(2, 3, 2, 2)
+    wanted = (pixels - torch.tensor([0.2, 0.3, 0.4]).view(3, 1, 1)) / 0.5
+    torch.testing.assert_close(seen, wanted, atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("prefix", ["", "model"])
 def test_file_holds_a_trained_body(tmp_path: Path, prefix: str) -> None:
     spec = "resnet10,width=4"

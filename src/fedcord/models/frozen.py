@@ -119,14 +119,19 @@ def _renormalisation(
         return (), ()
     channels = inputs.shape[0]
     wanted_mean, wanted_std = (
-        values if len(values) == channels else (sum(values) / len(values),) * channels
-        for values in (encoder.mean, encoder.std)
+        _per_channel(encoder.mean, channels),
+        _per_channel(encoder.std, channels),
     )
-    mean = inputs.mean or (0.0,) * channels
-    std = inputs.std or (1.0,) * channels
+    mean = _per_channel(inputs.mean or (0.0,), channels)
+    std = _per_channel(inputs.std or (1.0,), channels)
     scale = tuple(s / wanted for s, wanted in zip(std, wanted_std, strict=True))
     shift = tuple(
         (m - wanted) / spread
         for m, wanted, spread in zip(mean, wanted_mean, wanted_std, strict=True)
     )
     return scale, shift
+
+
+def _per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    """`values` as they are, or their mean for each channel when the numbers differ."""
+    return values if len(values) == channels else (sum(values) / len(values),) * channels
