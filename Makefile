@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PEERS  := .venv-bench
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -32,10 +33,15 @@ check: setup ## what a change must pass: format, lint, types, layers, tests (doc
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 
-bench: setup ## measure speed and memory against peers (long; see benchmarks/README.md)
-	$(BIN)/python -m pip install --quiet --constraint benchmarks/constraints.txt -r benchmarks/requirements.txt
+bench: setup $(PEERS)/.installed ## measure speed and memory against peers (half an hour; see benchmarks/README.md)
 	$(BIN)/python benchmarks/fedavg_round.py
 	$(BIN)/python benchmarks/many_clients.py
+
+$(PEERS)/.installed: benchmarks/requirements.txt benchmarks/constraints.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@echo '*' > $(PEERS)/.gitignore
+	$(PEERS)/bin/python -m pip install --quiet --constraint benchmarks/constraints.txt -r benchmarks/requirements.txt
+	@touch $@
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
