@@ -97,12 +97,9 @@ class LocalSGD:
         parameters = [p for p in network.parameters() if p.requires_grad]
         optimizer = self._optimizer(parameters, env)
         inputs_of = self._input_source(examples, env)
-        smallest = getattr(network, "min_batch", 1)  # batch norm over single values has no variance
         loss_sum, visited = torch.zeros((), dtype=torch.float64), 0
         network.train()
         for batch in self.batches(len(examples), env.generator("batches")):
-            if len(batch) < smallest:
-                continue
             value = loss(network, inputs_of(batch), examples.labels[batch].to(env.task.device))
             optimizer.zero_grad(set_to_none=True)
             value.backward()

@@ -58,6 +58,7 @@ def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> str:
     "unknown algorithm 'fedavgg'; did you mean 'fedavg'? Allowed: fedavg, fedprox."
     """
     names = sorted(allowed)
-    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    near = [name for name in names if name.endswith(f".{given}")]  # `lr` means `local.lr`
+    near = near or difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     hint = f" did you mean '{near[0]}'?" if near else ""
     return f"unknown {kind} '{given}';{hint} Allowed: {', '.join(names)}."

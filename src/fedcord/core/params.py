@@ -152,7 +152,8 @@ def _build(cls: type[T], values: Mapping[str, Any], where: str) -> tuple[T | Non
     for name, value in values.items():
         label = where + name
         if name not in fields:
-            problems.append(unknown_name("parameter", label, [where + known for known in fields]))
+            known = [row[0] for row in describe(cls, where)]
+            problems.append(unknown_name("parameter", label, known))
             continue
         default = _default(fields[name])
         if dataclasses.is_dataclass(default) and isinstance(value, Mapping):

@@ -1,7 +1,7 @@
 """A worker process of the `processes` engine: `python -m fedcord.engine.worker`.
 
-It reads one line of JSON from standard input (its socket and the parent's import path), is given the
-blueprint and the place of the data, and then answers requests until the parent goes away.
+It reads one line of JSON from standard input (its socket and the parent's import path), is given
+the blueprint and the place of the data, and then answers requests until the parent goes away.
 """
 
 from __future__ import annotations

@@ -67,13 +67,15 @@ def build_experiment(
     problems = [
         problem
         for model in config.model
-        for problem in check_model(model, kind=dataset.kind, input_shape=dataset.input_shape)
+        for problem in check_model(
+            model, kind=dataset.kind, input_shape=dataset.input_shape, data_dirs=data_dirs or ()
+        )
     ]
     if problems:
         raise ConfigError(problems)
     partition = partition_of(config, dataset)
     algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
-    values = task_values(dataset, config.model)
+    values = task_values(dataset, config.model, data_dirs or ())
     return Experiment(
         config=config,
         dataset=dataset,
@@ -99,7 +101,9 @@ def partition_of(config: RunConfig, dataset: Dataset) -> Partition:
     )
 
 
-def task_values(dataset: Dataset, models: Sequence[str]) -> dict[str, Any]:
+def task_values(
+    dataset: Dataset, models: Sequence[str], data_dirs: Sequence[Path] = ()
+) -> dict[str, Any]:
     """The task as plain values, from which any process can rebuild it."""
     return {
         "kind": dataset.kind,
@@ -109,6 +113,7 @@ def task_values(dataset: Dataset, models: Sequence[str]) -> dict[str, Any]:
         "std": list(dataset.std),
         "vocabulary": dataset.vocabulary,
         "models": list(models),
+        "data_dirs": [str(folder) for folder in data_dirs],
     }
 
 
@@ -126,6 +131,9 @@ def task_from_values(values: Mapping[str, Any]) -> Task:
                 input_shape=shape,
                 num_classes=values["num_classes"],
                 vocabulary=values["vocabulary"],
+                mean=mean,
+                std=std,
+                data_dirs=values["data_dirs"],
             )
             for model in values["models"]
         ],

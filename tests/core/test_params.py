@@ -1,0 +1,78 @@
+from dataclasses import dataclass
+
+import pytest
+
+from fedcord.core.errors import ConfigError, unknown_name
+from fedcord.core.params import build, check_params, describe, param, plain
+
+
+@dataclass(frozen=True)
+class Inner:
+    lr: float = param(0.1, "rate", above=0)
+    steps: int | None = param(None, "steps", at_least=1)
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+
+@dataclass(frozen=True)
+class Outer:
+    mode: str = param("a", "mode", choices=("a", "b"))
+    flag: bool = param(False, "flag")
+    names: tuple[str, ...] = param(("x",), "names")
+    inner: Inner = param(Inner(), "inner")
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+
+def test_build_reads_nested_plain_values_and_plain_is_its_inverse() -> None:
+    made = build(Outer, {"mode": "b", "names": ["p", "q"], "inner": {"lr": 1, "steps": 3}})
+    assert made == Outer("b", False, ("p", "q"), Inner(1.0, 3))
+    assert build(Outer, plain(made)) == made
+
+
+def test_all_mistakes_are_reported_together() -> None:
+    wrong = {"mode": "c", "flagg": True, "inner": {"lr": -1.0, "steps": 0, "stepz": 1}}
+    with pytest.raises(ConfigError) as caught:
+        build(Outer, wrong)
+    text = "\n".join(caught.value.problems)
+    assert len(caught.value.problems) == 5
+    for part in ("mode = 'c': must be one of a, b", "did you mean 'flag'", "inner.lr = -1.0"):
+        assert part in text
+    assert "inner.steps = 0: must be >= 1" in text
+    assert "did you mean 'inner.steps'" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"flag": 1}, "flag = 1: must be of type bool, not int"),
+        ({"inner": {"lr": "fast"}}, "must be of type float, not str"),
+        ({"inner": {"lr": True}}, "not bool|not true/false"),
+        ({"inner": {"lr": float("nan")}}, "finite"),
+        ({"inner": {"steps": 1.5}}, "must be of type int, not float"),
+        ({"names": [1]}, "must be of type str, not int"),
+    ],
+)
+def test_wrong_types_are_refused(values: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        build(Outer, values)
+
+
+def test_a_direct_call_is_checked_too() -> None:
+    with pytest.raises(ConfigError, match=r"Inner.lr = 0: must be > 0"):
+        Inner(lr=0)
+
+
+def test_describe_names_every_parameter_with_its_limits() -> None:
+    rows = {name: (default, allowed) for name, default, allowed, _ in describe(Outer)}
+    assert rows["inner.lr"] == ("0.1", "> 0")
+    assert rows["mode"] == ("'a'", "one of a, b")
+    assert set(rows) == {"mode", "flag", "names", "inner.lr", "inner.steps"}
+
+
+def test_unknown_name_suggests_the_nearest_and_the_last_part_of_a_dotted_name() -> None:
+    assert "did you mean 'fedavg'?" in unknown_name("algorithm", "fedavgg", ["fedavg", "moon"])
+    assert "did you mean 'local.lr'?" in unknown_name("parameter", "lr", ["local.lr", "weight"])
+    assert "did you mean" not in unknown_name("algorithm", "zzz", ["fedavg"])

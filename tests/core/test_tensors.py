@@ -1,0 +1,103 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedcord.core.errors import ProtocolError
+from fedcord.core.tensors import (
+    TensorSpec,
+    check_tensors,
+    decode,
+    encode,
+    hash_tensors,
+    is_finite,
+    num_bytes,
+    prefixed,
+    select,
+    spec_of,
+)
+
+SAMPLE = {
+    "model.w": torch.arange(6.0).reshape(2, 3),
+    "model.n": torch.tensor(7),
+    "proto.empty": torch.zeros(0, 3),
+    "proto.mask": torch.tensor([True, False]),
+}
+
+
+def test_bytes_round_trip_keeps_names_types_shapes_values() -> None:
+    back = decode(encode(SAMPLE))
+    assert spec_of(back) == spec_of(SAMPLE)
+    assert hash_tensors(back) == hash_tensors(SAMPLE)
+
+
+def test_encoding_does_not_depend_on_order_or_memory_layout() -> None:
+    image = torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    other = {"b": image.contiguous(memory_format=torch.channels_last), "a": torch.ones(2)}
+    plain = {"a": torch.ones(2), "b": image}
+    assert encode(other) == encode(plain)
+    assert hash_tensors(other) == hash_tensors(plain)
+
+
+def test_tensors_that_share_memory_are_sent_apart() -> None:
+    base = torch.arange(4.0)
+    back = decode(encode({"a": base, "b": base}))
+    assert torch.equal(back["a"], back["b"])
+
+
+def test_the_hash_sees_every_difference() -> None:
+    hashes = {
+        hash_tensors(SAMPLE),
+        hash_tensors({**SAMPLE, "model.n": torch.tensor(8)}),
+        hash_tensors({**SAMPLE, "model.n": torch.tensor(7, dtype=torch.int32)}),
+        hash_tensors({**SAMPLE, "model.w": SAMPLE["model.w"].reshape(3, 2)}),
+        hash_tensors({**SAMPLE, "more": torch.zeros(1)}),
+    }
+    assert len(hashes) == 5
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError, match="not a safetensors message"):
+        decode(b"\xff" * 8 + data)
+
+
+def test_select_and_prefixed_are_inverse() -> None:
+    assert prefixed("model", select(SAMPLE, "model")).keys() == {"model.w", "model.n"}
+    assert num_bytes(SAMPLE) == 6 * 4 + 8 + 0 + 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model.w": None}, r"client 3 did not send model.w"),
+        ({"spy": torch.ones(1)}, r"client 3 sent spy, which was not agreed"),
+        (
+            {"model.w": torch.ones(3, 2)},
+            r"sent model.w as float32\[3, 2\], expected float32\[2, 3\]",
+        ),
+        ({"model.w": torch.ones(2, 3).double()}, r"sent model.w as float64"),
+        ({"model.w": torch.full((2, 3), float("nan"))}, r"model.w with values that are not finite"),
+        ({"model.w": torch.full((2, 3), float("inf"))}, r"model.w with values that are not finite"),
+    ],
+)
+def test_a_wrong_tensor_is_refused_by_client_name_and_reason(
+    change: dict[str, torch.Tensor | None], words: str
+) -> None:
+    sent = {name: t for name, t in {**SAMPLE, **change}.items() if t is not None}
+    with pytest.raises(ProtocolError, match=words):
+        check_tensors(sent, spec_of(SAMPLE), "client 3")
+
+
+def test_the_right_tensors_pass() -> None:
+    check_tensors(SAMPLE, spec_of(SAMPLE), "client 0")
+    assert spec_of(SAMPLE)["model.w"] == TensorSpec((2, 3), torch.float32)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_is_finite_finds_a_single_bad_value(bad: float) -> None:
+    values = torch.ones(1000)
+    assert is_finite(values)
+    assert is_finite(values * 3e38)  # large but finite
+    values[777] = bad
+    assert not is_finite(values)

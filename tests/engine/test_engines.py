@@ -1,0 +1,181 @@
+"""Every engine gives the same bits."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests import federation
+
+from fedcord.algorithms.averaging.fedavg import FedAvg
+from fedcord.algorithms.averaging.fedprox import FedProx
+from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.tensors import hash_tensors
+from fedcord.engine.evaluation import Evaluation
+from fedcord.engine.processes import ProcessesExecutor
+from fedcord.engine.rounds import Schedule, finish_clients, run_rounds
+from fedcord.engine.sequential import SequentialExecutor
+from fedcord.engine.visit import Executor, Job
+from fedcord.engine.wire import WireExecutor
+
+SETTINGS = {
+    "stacked": (FedAvg(LocalSGD(lr=0.1)), federation.VECTOR),
+    "pulled": (FedProx(0.1, LocalSGD(lr=0.1, momentum=0.5)), federation.VECTOR),
+    "resnet": (FedAvg(LocalSGD(augment="standard")), federation.IMAGE),
+}
+SIZES = (40, 25, 1, 60, 3, 17, 90, 33)
+
+
+def _outcome(executor: Executor, setting: str) -> tuple[str, list[Evaluation | None], object]:
+    algorithm, values = SETTINGS[setting]
+    env, evaluations = federation.env(values), []
+    state = run_rounds(
+        algorithm,
+        executor,
+        env,
+        algorithm.init(env),
+        Schedule(3, lambda r: [k for k in range(len(SIZES)) if k % 3 != r]),
+        lambda state, record: evaluations.append(record.evaluation),
+    )
+    local = finish_clients(algorithm, executor, state, 0, range(len(SIZES)))
+    return hash_tensors(state.shared), evaluations, local
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_wire_and_processes_equal_sequential(setting: str) -> None:
+    algorithm, values = SETTINGS[setting]
+    people, plan = federation.population(values, SIZES), federation.blueprint(algorithm, values)
+    expected = _outcome(SequentialExecutor(algorithm, federation.task(values), people), setting)
+    assert _outcome(WireExecutor(plan, people), setting) == expected
+    processes = ProcessesExecutor(plan, people, workers=2)
+    try:
+        assert _outcome(processes, setting) == expected
+    finally:
+        processes.close()
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessesExecutor]:
+    algorithm, values = SETTINGS["stacked"]
+    executor = ProcessesExecutor(
+        federation.blueprint(algorithm, values), federation.population(values, SIZES), workers=2
+    )
+    yield executor
+    executor.close()
+
+
+def _job() -> Job:
+    algorithm, values = SETTINGS["stacked"]
+    return Job("update", algorithm.init(federation.env(values)).shared, 0, 1, 0)
+
+
+def test_answers_come_in_client_order_and_an_early_stop_does_no_harm(
+    pool: ProcessesExecutor,
+) -> None:
+    everyone = range(len(SIZES))
+    first = next(iter(pool.map_clients(_job(), everyone)))  # the generator is dropped here
+    assert first[0] == 0
+    assert [client for client, _ in pool.map_clients(_job(), everyone)] == list(everyone)
+
+
+def test_the_window_bounds_how_far_workers_run_ahead(pool: ProcessesExecutor) -> None:
+    started: list[int] = []
+
+    def request(unit: int) -> bytes:
+        started.append(unit)
+        from fedcord.engine.messages import pack
+        from fedcord.engine.worker import EVALUATE
+
+        return EVALUATE + pack({"first": 0, "last": 1}, {})
+
+    pool._broadcast(_job())
+    costs = [1] * 30 + [1000] * 10
+    taken = 0
+    for _ in pool._schedule(costs, 4, request, lambda connection, unit: pool._read(connection)):
+        assert max(started) < taken + 1 + 4
+        taken += 1
+    assert taken == 40
+    assert sorted(started) == list(range(40))
+
+
+def test_the_largest_unit_in_the_window_starts_first(pool: ProcessesExecutor) -> None:
+    started: list[int] = []
+
+    def request(unit: int) -> bytes:
+        from fedcord.engine.messages import pack
+        from fedcord.engine.worker import EVALUATE
+
+        started.append(unit)
+        return EVALUATE + pack({"first": 0, "last": 1}, {})
+
+    pool._broadcast(_job())
+    costs = [3, 1, 9, 2, 7]
+    for _ in pool._schedule(costs, 5, request, lambda connection, unit: pool._read(connection)):
+        pass
+    assert started[:2] == [2, 4]
+
+
+def test_nothing_is_left_in_shared_memory() -> None:
+    folder = Path("/dev/shm")
+    if not folder.exists():
+        pytest.skip("no /dev/shm on this system")
+    assert not list(folder.glob("fedcord-*"))
+
+
+def test_a_worker_that_dies_is_an_error_with_words_and_the_others_end() -> None:
+    algorithm, values = SETTINGS["stacked"]
+    executor = ProcessesExecutor(
+        federation.blueprint(algorithm, values), federation.population(values, SIZES), workers=2
+    )
+    processes = list(executor._processes)
+    os.kill(processes[0].pid, signal.SIGKILL)
+    time.sleep(0.1)
+    with pytest.raises(ProtocolError, match="a worker process ended with code -9"):
+        list(executor.map_clients(_job(), range(len(SIZES))))
+    executor.close()
+    assert all(process.poll() is not None for process in processes)
+
+
+def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, sys\n"
+        f"sys.path.insert(0, {str(Path.cwd())!r})\n"
+        "from tests import federation\n"
+        "from fedcord.algorithms.averaging.fedavg import FedAvg\n"
+        "from fedcord.engine.processes import ProcessesExecutor\n"
+        "e = ProcessesExecutor(federation.blueprint(FedAvg()), federation.population(), 1)\n"
+        "print(e._processes[0].pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    parent = subprocess.run(
+        [os.sys.executable, str(script)],  # type: ignore[attr-defined]
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    pid = int(parent.stdout)
+    deadline = time.monotonic() + 10
+    while _is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _is_running(pid)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_classes_that_workers_cannot_import_are_refused_early() -> None:
+    from fedcord.engine.blueprint import Blueprint
+
+    local = Blueprint("__main__:Mine", {}, "x:y", {})
+    with pytest.raises(ConfigError, match="Mine is defined in a script"):
+        ProcessesExecutor(local, federation.population(), 1)
