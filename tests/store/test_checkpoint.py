@@ -10,7 +10,10 @@ from fedcord.store.checkpoint import Checkpoint, load_checkpoint, load_newest, s
 
 def _checkpoint(round_: int) -> Checkpoint:
     state = ServerState(
-        {"model.w": torch.full((2, 3), float(round_))}, {"momentum": torch.ones(2)}, round_
+        {"model.w": torch.full((2, 3), float(round_))},
+        {"momentum": torch.ones(2)},
+        round_,
+        {"member.0": torch.ones(1)},
     )
     return Checkpoint(state, {3: {"previous.w": torch.ones(1)}, 11: {}})
 
@@ -23,6 +26,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     assert loaded.hash == saved.hash
     assert loaded.state.round == 7
     assert loaded.state.private.keys() == {"momentum"}
+    assert loaded.state.model.keys() == {"model.w", "member.0"}
     assert loaded.memories.keys() == {3, 11}
 
 

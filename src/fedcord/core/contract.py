@@ -51,18 +51,36 @@ class ServerState:
     """All the server knows after a round.
 
     Attributes:
-        shared: sent to clients.
+        shared: sent to clients in every round.
         private: never leaves the server.
         round: how many rounds are done.
+        result: what prediction needs beside `shared`, such as the members of an ensemble; not sent
+            to clients that train.
     """
 
     shared: Tensors
     private: Tensors = field(default_factory=dict)
     round: int = 0
+    result: Tensors = field(default_factory=dict)
 
-    def next(self, shared: Tensors, private: Tensors | None = None) -> ServerState:
-        """The state one round later; `private` is kept when not given."""
-        return ServerState(shared, self.private if private is None else private, self.round + 1)
+    def next(
+        self,
+        shared: Tensors,
+        private: Tensors | None = None,
+        result: Tensors | None = None,
+    ) -> ServerState:
+        """The state one round later; `private` and `result` are kept when not given."""
+        return ServerState(
+            shared,
+            self.private if private is None else private,
+            self.round + 1,
+            self.result if result is None else result,
+        )
+
+    @property
+    def model(self) -> Tensors:
+        """What `predict` and `personalize` get: everything shared, and the result."""
+        return {**self.shared, **self.result}
 
 
 @dataclass(frozen=True)
@@ -147,7 +165,10 @@ class Algorithm(Protocol):
         ...
 
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        """Class scores [B, C] for prepared inputs [B, ...]; memory is empty for the server."""
+        """Class scores [B, C] for prepared inputs [B, ...].
+
+        `shared` is `ServerState.model`; `memory` is empty on the server.
+        """
         ...
 
 
@@ -157,6 +178,20 @@ class Personalizes(Protocol):
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """The client's new memory, made after the last round."""
+        ...
+
+
+@runtime_checkable
+class Probes(Protocol):
+    """An algorithm whose early rounds only look at what would be aggregated now.
+
+    A one-shot method exchanges once, but one wants to see how it would do after part of the local
+    training. Such rounds are probes: nothing of them is counted as traffic, and clients must not
+    learn anything from them, so `shared` must not change.
+    """
+
+    def is_probe(self, env: Env) -> bool:
+        """Whether the round of `env` would not happen in a deployment."""
         ...
 
 

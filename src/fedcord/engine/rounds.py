@@ -11,6 +11,7 @@ from fedcord.core.contract import (
     ClientId,
     Env,
     Personalizes,
+    Probes,
     ServerState,
     Update,
 )
@@ -33,8 +34,8 @@ class RoundRecord:
         participants: clients visited.
         refused: reasons of updates that were not accepted.
         train_loss: mean training loss reported by clients, weighted; None when none was.
-        bytes_up: size of all accepted and refused updates' tensors.
-        bytes_down: size of the shared tensors times the clients they went to.
+        bytes_up: size of all accepted and refused updates' tensors; 0 in a probe.
+        bytes_down: size of the shared tensors times the clients they went to; 0 in a probe.
         seconds: wall-clock time of the round with its evaluation.
         evaluation: on the server's test set, when this round had one.
     """
@@ -147,15 +148,16 @@ def run_rounds(
             is_last = round_ + 1 == schedule.num_rounds
             evaluation = None
             if is_last or (round_ + 1) % schedule.evaluate_every == 0:
-                test = Job("evaluate", state.shared, round_, schedule.num_rounds, env.seed)
+                test = Job("evaluate", state.model, round_, schedule.num_rounds, env.seed)
                 evaluation = executor.evaluate(test)
+            counted = 0 if isinstance(algorithm, Probes) and algorithm.is_probe(here) else 1
             record = RoundRecord(
                 round_ + 1,
                 len(clients),
                 tuple(arrivals.refused),
                 arrivals.train_loss,
-                arrivals.bytes_up,
-                num_bytes(job.shared) * len(clients),
+                counted * arrivals.bytes_up,
+                counted * num_bytes(job.shared) * len(clients),
                 time.perf_counter() - started,
                 evaluation,
             )
@@ -179,10 +181,10 @@ def finish_clients(
     at = max(state.round - 1, 0)
     with torch_threads(threads):
         if isinstance(algorithm, Personalizes):
-            job = Job("personalize", state.shared, at, state.round, seed)
+            job = Job("personalize", state.model, at, state.round, seed)
             for _ in executor.map_clients(job, clients):
                 pass
-        job = Job("evaluate", state.shared, at, state.round, seed)
+        job = Job("evaluate", state.model, at, state.round, seed)
         found = {}
         for client, answer in executor.map_clients(job, clients):
             assert isinstance(answer, Update)

@@ -34,6 +34,7 @@ class Checkpoint:
     def tensors(self) -> dict[str, Tensor]:
         """Everything under one set of names."""
         out = prefixed("shared", self.state.shared) | prefixed("private", self.state.private)
+        out |= prefixed("result", self.state.result)
         for client in sorted(self.memories):
             out |= prefixed(f"memory.{client}", self.memories[client])
         return out
@@ -94,8 +95,8 @@ def load_checkpoint(path: Path, config_hash: str | None = None) -> Checkpoint:
             f"checkpoint '{path}' belongs to another configuration; use its own, or a new folder."
         )
     memories = {client: select(tensors, f"memory.{client}") for client in clients}
-    state = ServerState(select(tensors, "shared"), select(tensors, "private"), round_)
-    return Checkpoint(state, memories)
+    shared, private, result = (select(tensors, p) for p in ("shared", "private", "result"))
+    return Checkpoint(ServerState(shared, private, round_, result), memories)
 
 
 def _files(folder: Path) -> list[Path]:
