@@ -1,0 +1,58 @@
+"""A network without its head: what one-shot clients train beside their prototypes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from fedcord.core.errors import ProtocolError
+from fedcord.core.task import Task, tensors_of
+from fedcord.core.tensors import Tensors
+
+
+def head_prefix(network: nn.Module) -> str:
+    """The dotted start of the head's tensor names, such as `head.`."""
+    for name, module in network.named_modules():
+        if name and module is network.head:
+            return name + "."
+    raise ProtocolError(
+        f"{type(network).__name__} has no layer that is its `head`; use a network of this library "
+        "or name its last layer so."
+    )
+
+
+def encoder_parameters(network: nn.Module) -> list[nn.Parameter]:
+    """What is trained of the encoder."""
+    head = head_prefix(network)
+    return [
+        parameter
+        for name, parameter in network.named_parameters()
+        if parameter.requires_grad and not name.startswith(head)
+    ]
+
+
+def encoder_tensors(network: nn.Module) -> dict[str, Tensor]:
+    """Copies of all parameters and buffers but the head's, under their names in the network."""
+    head = head_prefix(network)
+    return {n: t for n, t in tensors_of(network).items() if not n.startswith(head)}
+
+
+def encoder_with(task: Task, tensors: Tensors, client: int | None = None) -> nn.Module:
+    """The task's network of this process with `tensors` as its encoder, in evaluation mode.
+
+    Its head keeps whatever it held: use `features` only. As with `Task.network_with`, the next call
+    reuses the module, so keep no reference to it.
+    """
+    network = task.scratch_network(client)
+    head = head_prefix(network)
+    own = {n: t for n, t in network.state_dict().items() if not n.startswith(head)}
+    if own.keys() != tensors.keys():
+        wrong = sorted(own.keys() ^ tensors.keys())
+        raise ProtocolError(
+            f"the encoder and the tensors differ in {', '.join(wrong)}; "
+            "use the model the tensors were trained with."
+        )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+    return network.eval()
