@@ -1,0 +1,29 @@
+"""Fourteen checks that any algorithm can be put through, the user's own included.
+
+    >>> from fedcord.algorithms.averaging.fedavg import FedAvg  # or your own module
+    >>> from fedcord.contract import Expectations, check_algorithm
+    >>> check_algorithm(FedAvg(), Expectations(learning_rounds=40)).passed
+    True
+
+The class must be a frozen dataclass in a module that can be imported. The first broken promise is
+raised as a `ContractViolation` that names check, algorithm and reason; with `collect=True` all of
+them are in the report, whose text is a table. `Expectations` says what the method promises beyond
+the contract: what it reduces to, what one client alone leads to, how well it learns.
+"""
+
+from fedcord.contract.check import CHECKS, Check, CheckResult, ContractReport, check_algorithm
+from fedcord.contract.expectations import Expectations, Identity, Limit, shared_model_is_update
+from fedcord.contract.violation import ContractViolation
+
+__all__ = [
+    "CHECKS",
+    "Check",
+    "CheckResult",
+    "ContractReport",
+    "ContractViolation",
+    "Expectations",
+    "Identity",
+    "Limit",
+    "check_algorithm",
+    "shared_model_is_update",
+]

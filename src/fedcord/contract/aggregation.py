@@ -1,0 +1,116 @@
+"""The server joins updates by their content: not by order, nor by how data is spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fedcord.contract.compare import difference
+from fedcord.contract.expectations import Identity, shared_model_is_update
+from fedcord.contract.subject import Subject
+from fedcord.contract.tiny_task import pooled
+from fedcord.core.contract import Additive
+from fedcord.core.examples import ClientData, Examples
+from fedcord.core.tensors import select, spec_of
+from fedcord.engine.population import Population
+from fedcord.store.checkpoint import Checkpoint
+
+
+def order_free(subject: Subject) -> Iterator[str]:
+    """The order of updates changes nothing beyond rounding; sorted again, not a bit."""
+    algorithm = subject.fresh()
+    for step in subject.walk(algorithm).steps:
+        updates = [(client, step.results[client].update) for client in sorted(step.results)]
+        orders = {
+            "reversed": updates[::-1],
+            "rotated": updates[1:] + updates[:1],
+            "ascending": updates,
+        }
+        for name, order in orders.items():
+            tolerance = 0.0 if order is updates else subject.expectations.order_tolerance
+            state = algorithm.aggregate(step.before, iter(order), step.env)
+            gap = difference(
+                Checkpoint(state, {}).tensors(), Checkpoint(step.after, {}).tensors(), tolerance
+            )
+            if gap is not None:
+                yield (
+                    f"in {name} order, the updates of round {step.env.round} give another state "
+                    f"than before: {gap}."
+                )
+
+
+def no_identity_stated(subject: Subject) -> str | None:
+    """Why the check below does not apply."""
+    if _identity(subject) is not None:
+        return None
+    return "no identity is stated, and clients do not send the model they receive"
+
+
+def one_client_identity(subject: Subject) -> Iterator[str]:
+    """One client that holds all data: the server knows what the method says it must."""
+    identity = _identity(subject)
+    assert identity is not None
+    everyone = [
+        subject.tiny.population.client(k) for k in range(subject.tiny.population.num_clients)
+    ]
+    alone = Population.from_clients([pooled(everyone)], subject.tiny.population.test)
+    for step in subject.walk(population=alone).steps:
+        reason = identity(step.before, step.results[0].update, step.after)
+        if reason is not None:
+            yield (
+                f"after round {step.env.round} with one client alone: {reason}; check the weights, "
+                "or state another identity."
+            )
+
+
+def is_not_additive(subject: Subject) -> str | None:
+    """Why the check below does not apply."""
+    algorithm = subject.algorithm
+    if isinstance(algorithm, Additive) and algorithm.is_additive:
+        return None
+    return "the algorithm does not call itself additive"
+
+
+def splitting_adds_up(subject: Subject) -> Iterator[str]:
+    """One client's data in two clients gives the same sums and the same end."""
+    population, tolerance = subject.tiny.population, subject.expectations.additive_tolerance
+    whole, *others = (population.client(k) for k in range(population.num_clients))
+    parts = list(_halves(whole))
+    before = subject.walk(population=Population.from_clients([whole, *others], population.test))
+    after = subject.walk(population=Population.from_clients([*parts, *others], population.test))
+    one = before.steps[0].results[0].update
+    two = [after.steps[0].results[client].update for client in (0, 1)]
+    sums = {name: two[0].tensors[name] + two[1].tensors[name] for name in two[0].tensors}
+    gap = difference(sums, one.tensors, tolerance)
+    if gap is not None:
+        yield f"the updates of two halves do not add up to the update of the whole: {gap}."
+    weight = two[0].weight + two[1].weight
+    if abs(weight - one.weight) > tolerance * max(1.0, one.weight):
+        yield f"the weights of two halves add up to {weight:g}, the whole weighs {one.weight:g}."
+    ends = [walked.steps[-1].after.model for walked in (after, before)]
+    gap = difference(ends[0], ends[1], tolerance)
+    if gap is not None:
+        yield f"a client in two halves leads to another model: {gap}; sum before dividing."
+
+
+def _identity(subject: Subject) -> Identity | None:
+    stated = subject.expectations.identity
+    if stated != "auto":
+        return stated
+    algorithm, env = subject.fresh(), subject.env()
+    shared = algorithm.init(env).shared
+    received = spec_of(select(shared, "model"))
+    expected = algorithm.expected_update(shared, env)
+    sent = {
+        name.removeprefix("model."): spec
+        for name, spec in expected.items()
+        if name.startswith("model.")
+    }
+    return shared_model_is_update if received and sent == received else None
+
+
+def _halves(whole: ClientData) -> Iterator[ClientData]:
+    """Unequal parts, so that a mean of two means is not the mean."""
+    third = len(whole.train) // 3
+    for part in (slice(None, third), slice(third, None)):
+        train = Examples(whole.train.inputs[part], whole.train.labels[part])
+        yield ClientData(train, whole.validation, whole.test)

@@ -1,0 +1,67 @@
+"""How each registered algorithm is set up for the tiny tasks, and what it promises there.
+
+A new algorithm needs a row only where the defaults do not suit it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from fedcord.algorithms.averaging.fedavg import FedAvg
+from fedcord.algorithms.averaging.fedprox import FedProx
+from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
+from fedcord.contract.expectations import Expectations, Limit
+from fedcord.core.contract import Algorithm
+from fedcord.core.params import build
+
+QUICK = LocalSGD(batch_size=8, lr=0.1)
+"""Local training that learns a tiny task in a few rounds; used wherever there is a `local`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is special about one algorithm.
+
+    Attributes:
+        params: values beside its preset.
+        expectations: made when asked for, since limits hold algorithms.
+    """
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    expectations: Callable[[], Expectations] = Expectations
+
+
+def _fedprox() -> Expectations:
+    limit = Limit(
+        "proximal_weight = 0 is FedAvg",
+        FedProx(proximal_weight=0.0, local=QUICK),
+        FedAvg(local=QUICK),
+        unlike=FedProx(proximal_weight=1.0, local=QUICK),
+    )
+    return Expectations(is_random=True, limits=(limit,))
+
+
+ROWS: Mapping[str, Row] = MappingProxyType(
+    {
+        "fedavg": Row(expectations=lambda: Expectations(is_random=True)),
+        "fedprox": Row(expectations=_fedprox),
+    }
+)
+"""Rows by the name in the registry."""
+
+
+def registered(name: str) -> tuple[Algorithm, Expectations]:
+    """A registered algorithm with small-task settings, and what to expect of it."""
+    cls, row = algorithm_class(name), ROWS.get(name, Row())
+    algorithm = build(cls, ALGORITHMS[name].preset)
+    values: dict[str, Any] = {}
+    if isinstance(getattr(algorithm, "local", None), LocalSGD):
+        values["local"] = QUICK
+    values.update(row.params)
+    tuned: Algorithm = dataclasses.replace(algorithm, **values)
+    return tuned, row.expectations()
