@@ -37,12 +37,12 @@ def execute(arguments: argparse.Namespace) -> None:
     from fedcord.data.heterogeneity import measure_heterogeneity
     from fedcord.data.partition import make_partition
     from fedcord.data.registry import load_dataset
-    from fedcord.experiment.load import load_config
+    from fedcord.experiment.load import load_data_config
 
     picture = arguments.out
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise ConfigError(f"--out '{picture}': the picture's name must end in .png or .svg.")
-    config = load_config(settings_from(arguments))
+    config = load_data_config(settings_from(arguments))
     dataset = load_dataset(
         config.dataset, data_dirs=arguments.data_dir, allow_download=arguments.download
     )

@@ -39,7 +39,7 @@ class RunBars:
             TimeRemainingColumn(compact=True),
             console=self.console,
             transient=True,
-            disable=hidden,
+            disable=hidden or not self.console.is_terminal,
         )
         self._runs = (
             self._bars.add_task("runs", total=total_runs, note="") if total_runs > 1 else None

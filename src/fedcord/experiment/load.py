@@ -27,23 +27,7 @@ def load_config(settings: Mapping[str, Any], assignments: Sequence[str] = ()) ->
         settings: values for the fields of RunConfig; `params` may hold algorithm parameters.
         assignments: `key=value` texts for algorithm parameters, as given to `--set`.
     """
-    problems: list[str] = []
-    values = {name: value for name, value in settings.items() if name != "params"}
-    try:
-        config = build(RunConfig, values)
-    except ConfigError as error:
-        problems += error.problems
-        known = {f.name for f in dataclasses.fields(RunConfig)}
-        usable = {}
-        for name, value in values.items():
-            if name in known:
-                try:
-                    build(RunConfig, {name: value})
-                except ConfigError:
-                    continue
-                usable[name] = value
-        config = build(RunConfig, usable)
-    problems += _names(config)
+    config, problems = _checked(settings)
     params, more = _params(config.algorithm, settings.get("params", {}), assignments)
     problems += more
     rounds = config.rounds
@@ -65,6 +49,35 @@ def load_config(settings: Mapping[str, Any], assignments: Sequence[str] = ()) ->
     if problems:
         raise ConfigError(problems)
     return dataclasses.replace(config, rounds=rounds, params=params)
+
+
+def load_data_config(settings: Mapping[str, Any]) -> RunConfig:
+    """The part of a configuration that concerns data and clients; needs no PyTorch."""
+    config, problems = _checked(settings)
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def _checked(settings: Mapping[str, Any]) -> tuple[RunConfig, list[str]]:
+    """A configuration from whatever of `settings` is right, and what is wrong with the rest."""
+    problems: list[str] = []
+    values = {name: value for name, value in settings.items() if name != "params"}
+    try:
+        config = build(RunConfig, values)
+    except ConfigError as error:
+        problems += error.problems
+        known = {f.name for f in dataclasses.fields(RunConfig)}
+        usable = {}
+        for name, value in values.items():
+            if name in known:
+                try:
+                    build(RunConfig, {name: value})
+                except ConfigError:
+                    continue
+                usable[name] = value
+        config = build(RunConfig, usable)
+    return config, problems + _names(config)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -58,7 +58,9 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     else:
         splits = [Split(x, y, g) for x, y, g in zip(inputs, labels, groups, strict=True)]
     mean, std = channel_statistics(splits[0].inputs) if resolved == "image" else ((), ())
-    top = max((int(part.inputs.max()) for part in splits if part.inputs.size), default=0)
+    vocabulary = 0
+    if resolved == "text":
+        vocabulary = 1 + max((int(s.inputs.max()) for s in splits if s.inputs.size), default=0)
     return Dataset(
         name=path.stem,
         kind=resolved,
@@ -68,7 +70,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
         mean=mean,
         std=std,
         group_names=group_names,
-        vocabulary=top + 1 if resolved == "text" else 0,
+        vocabulary=vocabulary,
     )
 
 

@@ -1,0 +1,85 @@
+import json
+from pathlib import Path
+
+from tests.cli.test_run_command import fedcord, result_of
+
+WORDS = ["compare", "fedavg", "fedprox", "--clients", "5", "--rounds", "3", "--seeds", "2"]
+
+
+def test_leaderboard_page_and_resume(tmp_path: Path) -> None:
+    done = fedcord(*WORDS, "--out", "study", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "fedavg" in done.stdout
+    assert "fedprox" in done.stdout
+    page = tmp_path / "study" / "report.html"
+    assert f"Report: {Path('study') / 'report.html'}" in done.stdout
+    text = page.read_text()
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    assert "<svg" in text
+    runs = sorted(p.parent.relative_to(tmp_path / "study") for p in tmp_path.rglob("result.json"))
+    assert [str(r) for r in runs] == [
+        "fedavg/seed-0", "fedavg/seed-1", "fedprox/seed-0", "fedprox/seed-1",
+    ]  # fmt: skip
+    partitions = {
+        seed: {
+            json.loads((tmp_path / "study" / a / seed / "partition.json").read_text())["hash"]
+            for a in ("fedavg", "fedprox")
+        }
+        for seed in ("seed-0", "seed-1")
+    }
+    assert all(len(hashes) == 1 for hashes in partitions.values())
+    assert partitions["seed-0"] != partitions["seed-1"]
+    (tmp_path / "study" / "fedprox" / "seed-1" / "result.json").unlink()
+    again = fedcord(*WORDS, "--out", "study", "--resume", "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["root"] == "study"
+    refused = fedcord(*WORDS, "--out", "study", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "add --resume" in refused.stderr
+
+
+def test_a_study_file_with_variants_and_flags_that_win(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'algorithms = ["fedavg"]\n'
+        "seeds = 2\n"
+        "[settings]\nclients = 5\nrounds = 4\n"
+        "[params]\nlocal.lr = 0.1\n"
+        '[variants.strong]\nalgorithm = "fedprox"\nparams.proximal_weight = 1.0\n'
+    )
+    values = result_of("compare", "mine.toml", "--rounds", "2", cwd=tmp_path)
+    assert values["root"] == "runs/mine"
+    config = (tmp_path / "runs/mine/strong/seed-1/config.toml").read_text()
+    assert "proximal_weight = 1.0" in config
+    assert "lr = 0.1" in config
+    assert "rounds = 2" in config
+
+
+def test_a_corrupt_study_file_is_refused(tmp_path: Path) -> None:
+    for text, words in {
+        "algorithms = [": "is not valid TOML",
+        "algoritms = ['fedavg']": "unknown entries: algoritms",
+        "algorithms = 'fedavg'": "must be a list of names",
+        "algorithms = ['fedavg', 'fedavg']": "is listed twice",
+        "seeds = 2": "nothing to compare",
+        "algorithms = ['fedavg']\n[variants.x]\nlr = 1": "variant 'x' needs",
+    }.items():
+        (tmp_path / "study.toml").write_text(text)
+        done = fedcord("compare", "study.toml", cwd=tmp_path)
+        assert done.returncode == 2, text
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["study.toml"]
+
+
+def test_set_can_name_one_contender(tmp_path: Path) -> None:
+    words = [*WORDS[:-1], "1", "--set", "fedprox:proximal_weight=0", "--out", "study"]
+    done = fedcord(*words, "--quiet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    hashes = {
+        a: json.loads((tmp_path / "study" / a / "seed-0" / "result.json").read_text())["state_hash"]
+        for a in ("fedavg", "fedprox")
+    }
+    assert hashes["fedavg"] == hashes["fedprox"]
+    wrong = fedcord(*WORDS, "--set", "moon:x=1", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "'moon' is not among fedavg, fedprox" in wrong.stderr

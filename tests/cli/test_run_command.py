@@ -1,0 +1,263 @@
+"""The command line as a user meets it: in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+FEDCORD = [sys.executable, "-m", "fedcord.cli.main"]
+SMALL = ["--clients", "5", "--rounds", "2"]
+
+
+def fedcord(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*FEDCORD, *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "100", **env},
+    )
+
+
+def result_of(*words: str, cwd: Path) -> dict[str, Any]:
+    done = fedcord(*words, "--json", cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    values: dict[str, Any] = json.loads(done.stdout)
+    return values
+
+
+def test_json_has_what_programs_need_and_engines_agree(tmp_path: Path) -> None:
+    words = ["run", "fedavg", *SMALL, "--seed", "0"]
+    results = {e: result_of(*words, "--engine", e, cwd=tmp_path) for e in ("sequential", "wire")}
+    results["processes"] = result_of(
+        *words, "--engine", "processes", "--workers", "2", cwd=tmp_path
+    )
+    first = results["sequential"]
+    needed = (
+        "algorithm dataset partition clients rounds seed accuracy bytes_up bytes_down seconds "
+        "run_dir state_hash"
+    )
+    assert set(needed.split()) <= first.keys()
+    assert len({r["state_hash"] for r in results.values()}) == 1
+    assert len({(r["accuracy"], r["loss"]) for r in results.values()}) == 1
+    other = result_of("run", "fedavg", *SMALL, "--seed", "1", cwd=tmp_path)
+    assert other["state_hash"] != first["state_hash"]
+
+
+def test_a_killed_run_resumes_to_the_same_result(tmp_path: Path) -> None:
+    words = ["run", "fedavg", "--clients", "8", "--rounds", "30", "--model", "cnn:4-8,fc=16"]
+    whole = result_of(*words, "--out", "whole", cwd=tmp_path)
+    killed = subprocess.Popen(
+        [*FEDCORD, *words, "--out", "cut", "--json"], cwd=tmp_path, stdout=subprocess.DEVNULL
+    )
+    checkpoints = tmp_path / "cut" / "checkpoints"
+    deadline = time.monotonic() + 60
+    while not list(checkpoints.glob("round-*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+        assert killed.poll() is None, "the run ended before it could be killed"
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert not (tmp_path / "cut" / "result.json").exists()
+    refused = fedcord(*words, "--out", "cut", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "already holds a run (unfinished); add --resume" in refused.stderr
+    resumed = result_of(*words, "--out", "cut", "--resume", cwd=tmp_path)
+    different = {k for k in whole if whole[k] != resumed[k]}
+    assert different <= {"seconds", "run_dir"}
+    lines = [json.loads(x) for x in (tmp_path / "cut" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == list(range(1, 31))
+    again = fedcord(*words, "--out", "cut", "--resume", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout) == resumed
+    assert "finished already; nothing to do" in again.stderr
+
+
+def test_resume_without_a_folder_finds_the_run(tmp_path: Path) -> None:
+    first = result_of("run", "fedavg", *SMALL, cwd=tmp_path)
+    again = result_of("run", "fedavg", *SMALL, "--resume", cwd=tmp_path)
+    assert again == first
+    missing = fedcord("run", "fedavg", *SMALL, "--seed", "9", "--resume", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "no run with these settings" in missing.stderr
+
+
+BAD_WORDS: dict[str, tuple[list[str], str]] = {
+    "algorithm": (["run", "fedavgg"], "did you mean 'fedavg'"),
+    "dataset": (["run", "fedavg", "--dataset", "digitz"], "did you mean 'digits'"),
+    "partition": (["run", "fedavg", "--partition", "dirichle:1"], "did you mean 'dirichlet'"),
+    "alpha": (["run", "fedavg", "--partition", "dirichlet:0"], "must be > 0"),
+    "clients": (["run", "fedavg", "--clients", "99999"], "more clients|99999"),
+    "engine": (["run", "fedavg", "--engine", "quantum"], "unknown engine 'quantum'"),
+    "model": (["run", "fedavg", "--model", "cn"], "did you mean 'cnn'"),
+    "model-kind": (["run", "fedavg", "--model", "text"], "text"),
+    "model-size": (["run", "fedavg", "--model", "resnet10"], "8×8 are too small"),
+    "set-key": (["run", "fedavg", "--set", "lr=1"], "did you mean 'local.lr'"),
+    "set-form": (["run", "fedavg", "--set", "nonsense"], "expected key=value"),
+    "command": (["rum"], "invalid choice: 'rum'"),
+    "flag": (["run", "fedavg", "--roundz", "3"], "unrecognized arguments"),
+    "list": (["list", "algorithm"], "did you mean 'algorithms'"),
+    "participation": (["run", "fedavg", "--participation", "2"], "must be > 0 and <= 1"),
+    "seeds": (["compare", "fedavg", "--seeds", "0"], "must be at least 1"),
+    "study": (["compare", "missing.toml"], "does not exist"),
+    "mix": (["compare", "a.toml", "fedavg"], "one study file or algorithms, not both"),
+    "picture": (["inspect", "--out", "x.jpg"], "must end in .png or .svg"),
+    "own": (["run", "nowhere:Thing"], "cannot be imported"),
+    "data-file": (["run", "fedavg", "--dataset", "npz:none.npz"], "none.npz"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_WORDS)
+def test_bad_words_exit_2_with_one_message_and_leave_nothing(case: str, tmp_path: Path) -> None:
+    words, expected = BAD_WORDS[case]
+    done = fedcord(*words, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert any(part in done.stderr for part in expected.split("|")), done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+    done = fedcord(
+        "run",
+        "fedavg",
+        "--dataset=digitz",
+        "--partition=dirichlet:-1",
+        "--clients=some",
+        "--set=lr=1",
+        "--set=local.lr=fast",
+        "--set=local.epochs=0",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: 6 problems")
+    for words in ("digitz", "alpha = -1", "'some'", "'local.lr'?", "'fast'", "local.epochs = 0"):
+        assert words in done.stderr
+
+
+def _npz(path: Path, **changes: Any) -> None:
+    generator = np.random.default_rng(0)
+    arrays = {
+        "x_train": generator.normal(size=(60, 4)).astype(np.float32),
+        "y_train": np.arange(60) % 3,
+        "x_test": generator.normal(size=(15, 4)).astype(np.float32),
+        "y_test": np.arange(15) % 3,
+    }
+    np.savez(path, **{**arrays, **changes})
+
+
+def test_own_arrays_run(tmp_path: Path) -> None:
+    _npz(tmp_path / "mine.npz")
+    result = result_of("run", "fedavg", "--dataset", "npz:mine.npz", *SMALL, cwd=tmp_path)
+    assert 0 <= result["accuracy"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"x_train": np.full((60, 4), np.nan, np.float32)}, "NaN|finite"),
+        ({"y_test": np.full(15, -1)}, "label"),
+        ({"x_test": np.zeros((15, 5), np.float32)}, "shape"),
+        ({"y_train": np.arange(59) % 3}, "59"),
+    ],
+    ids=["nan", "labels", "shape", "length"],
+)
+def test_bad_data_exit_2(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    _npz(tmp_path / "mine.npz", **changes)
+    done = fedcord("run", "fedavg", "--dataset", "npz:mine.npz", *SMALL, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert any(part in done.stderr for part in words.split("|")), done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.npz"]
+
+
+def test_a_corrupt_checkpoint_and_a_file_in_the_way_exit_2(tmp_path: Path) -> None:
+    words = ["run", "fedavg", *SMALL, "--out", "run"]
+    result_of(*words, cwd=tmp_path)
+    (tmp_path / "run" / "result.json").unlink()
+    newest = sorted((tmp_path / "run" / "checkpoints").iterdir())[-1]
+    newest.write_bytes(newest.read_bytes()[:-3])
+    done = fedcord(*words, "--resume", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is damaged" in done.stderr
+    (tmp_path / "file").write_text("")
+    blocked = fedcord("run", "fedavg", *SMALL, "--out", "file/run", cwd=tmp_path)
+    assert blocked.returncode == 2
+    assert "choose another folder with --out" in blocked.stderr
+
+
+def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
+    words = ["run", "fedavg", *SMALL, "--out", "run"]
+    result_of(*words, cwd=tmp_path)
+    done = fedcord(*words, "--seed", "4", "--resume", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "seed is 0 there and 4 here" in done.stderr
+
+
+def test_divergence_is_a_failure_not_bad_input(tmp_path: Path) -> None:
+    done = fedcord("run", "fedavg", *SMALL, "--set", "local.lr=1e30", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "all 5 updates were refused" in done.stderr
+    assert "lower local.lr" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_empty_and_single_class_clients_are_no_errors(tmp_path: Path) -> None:
+    words = ["run", "fedavg", "--rounds", "1", "--partition"]
+    result = result_of(*words, "classes:1", "--clients", "12", cwd=tmp_path)
+    assert result["refused"] == 0
+    done = fedcord(*words, "dirichlet:0.01", "--clients", "60", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "clients hold no examples" in done.stderr
+
+
+def test_a_users_own_algorithm_runs_by_its_place(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from fedcord import FedAvg\n"
+        "from fedcord.algorithms.model_exchange import AveragesModels\n"
+        "from fedcord.core.params import param\n\n"
+        "@dataclass(frozen=True)\n"
+        "class Lazy(AveragesModels):\n"
+        "    speed: float = param(1.0, 'how fast', above=0)\n\n"
+        "    def client_update(self, shared, memory, data, env):\n"
+        "        return FedAvg().client_update(shared, memory, data, env)\n"
+    )
+    own = ["run", "mine:Lazy", "--set", "speed=2", *SMALL]
+    one = result_of(*own, cwd=tmp_path)
+    two = result_of(*own, "--engine", "processes", "--workers", "1", cwd=tmp_path)
+    assert one["state_hash"] == two["state_hash"]
+    assert one["algorithm"] == "mine:Lazy"
+
+
+def test_help_and_list_answer_without_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from fedcord.cli.main import main\n"
+        "try: main({words!r})\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules, 'torch was imported'\n"
+    )
+    lists = [["list", what] for what in ("algorithms", "datasets", "partitions", "models")]
+    for words in (["--help"], ["run", "--help"], ["inspect", "--clients", "5"], *lists):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(words=words)],
+            capture_output=True, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0, (words, done.stderr)
+        assert done.stdout
+
+
+def test_list_shows_parameters_and_json(tmp_path: Path) -> None:
+    done = fedcord("list", "algorithms", "fedprox", cwd=tmp_path)
+    assert "proximal_weight" in done.stdout
+    assert "local.lr" in done.stdout
+    rows = json.loads(fedcord("list", "algorithms", "--json", cwd=tmp_path).stdout)
+    assert {"fedavg", "fedprox"} <= {row["name"] for row in rows}
