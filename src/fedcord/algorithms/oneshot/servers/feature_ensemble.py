@@ -1,0 +1,60 @@
+"""The members' raw features summed, normalised, and compared with the mean prototypes (spec §3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedcord.algorithms.oneshot.servers.aggregator import Members
+from fedcord.algorithms.oneshot.servers.ensemble import features_of, member_outputs, pack
+from fedcord.algorithms.oneshot.servers.members import (
+    check_equal_features,
+    mean_prototypes,
+    member_weights,
+)
+from fedcord.core.contract import Env
+from fedcord.core.tensors import Tensors
+
+WEIGHTS, PROTOTYPES = "fused.weights", "fused.prototypes"
+
+
+@dataclass(frozen=True)
+class FeatureEnsemble:
+    """F(x) = Σ w_i f_i(x); scores = F/‖F‖ · G.
+
+    Attributes:
+        weighting: of features, `size` or `uniform`.
+        proto_weighting: of prototypes, `uniform` (the paper's) or `counts`.
+        batch_norm: `running` or `batch`.
+    """
+
+    weighting: str
+    proto_weighting: str
+    batch_norm: str
+
+    def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
+        """All encoders, `fused.weights` [K] and `fused.prototypes` [C, D]."""
+        check_equal_features(members)
+        return {
+            **pack({client: member.model for client, member in members.items()}, env),
+            WEIGHTS: member_weights(members, self.weighting),
+            PROTOTYPES: mean_prototypes(members, self.proto_weighting),
+        }
+
+    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """Cosine to each prototype times its length, [B, C]."""
+        with torch.inference_mode():
+            fused = summed_features(result, inputs, env, self.batch_norm)
+            return F.normalize(fused, dim=1) @ result[PROTOTYPES].T
+
+
+def summed_features(result: Tensors, inputs: Tensor, env: Env, batch_norm: str) -> Tensor:
+    """Σ w_i f_i(x) [B, D]."""
+    weights = result[WEIGHTS].tolist()
+    fused = torch.zeros(())
+    for place, features in member_outputs(result, inputs, env, features_of, batch_norm):
+        fused = fused + weights[place] * features
+    return fused

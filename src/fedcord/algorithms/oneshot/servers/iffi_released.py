@@ -1,0 +1,46 @@
+"""IFFI as the authors' code does it (spec §3, `iffi_released`): uniform fusion in disguise.
+
+The released code averages d_i over clients before it multiplies the summed features. That leaves
+one factor per input, which normalisation removes: noise and sizes have no effect. It is kept so
+that published numbers can be read rightly; `uniform` weighting of `feature_ensemble` gives the
+same predictions (invariant 25).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedcord.algorithms.oneshot.servers.aggregator import Members
+from fedcord.algorithms.oneshot.servers.ensemble import features_of, member_outputs, num_members
+from fedcord.algorithms.oneshot.servers.feature_ensemble import PROTOTYPES
+from fedcord.algorithms.oneshot.servers.iffi import IFFI
+from fedcord.algorithms.oneshot.servers.noise import NOISE, informativeness
+from fedcord.core.contract import Env
+from fedcord.core.tensors import Tensors
+
+
+@dataclass(frozen=True)
+class IFFIReleased:
+    """F(x) = (1/K Σ_k d_k(x)) · Σ_i f_i(x)."""
+
+    iffi: IFFI
+
+    def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
+        """As `IFFI`."""
+        return self.iffi.fuse(members, anchors, env)
+
+    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """Cosine to each prototype times its length, [B, C]."""
+        summed = factor = torch.zeros(())
+        with torch.inference_mode():
+            for place, features in member_outputs(
+                result, inputs, env, features_of, self.iffi.ensemble.batch_norm
+            ):
+                summed = summed + features
+                factor = factor + informativeness(features, result[NOISE][place])
+            fused = factor[:, None] / num_members(result) * summed
+            return F.normalize(fused, dim=1) @ result[PROTOTYPES].T

@@ -1,0 +1,45 @@
+"""How much a network's features of an input differ from those of pure noise (spec §3, IFFI)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedcord.algorithms.oneshot.servers.ensemble import features_of, member_outputs, num_members
+from fedcord.core.contract import Env
+from fedcord.core.errors import ConfigError
+from fedcord.core.tensors import Tensors
+
+NOISE = "fused.noise"
+
+
+def noise_directions(result: Tensors, env: Env, samples: int, batch_norm: str) -> Tensor:
+    """r_i = mean over ν of f_i(ν)/‖f_i(ν)‖, for every member: [K, D].
+
+    One noise batch ν ~ N(0, I), the same for all members, is drawn when members are fused, so that
+    scores do not depend on the batch an input comes in.
+    """
+    probe = env.task.prepare(torch.zeros((1, *env.task.input_shape)))
+    if not probe.is_floating_point():
+        raise ConfigError(
+            "IFFI compares inputs with Gaussian noise, which token ids cannot be; "
+            "choose server.kind=feature_ensemble for text."
+        )
+    shape = (samples, *env.task.input_shape)
+    noise = torch.randn(shape, generator=env.generator("iffi-noise")).to(env.task.device)
+    rows: list[Tensor] = [torch.zeros(())] * num_members(result)
+    with torch.inference_mode():
+        for place, features in member_outputs(result, noise, env, features_of, batch_norm):
+            rows[place] = F.normalize(features, dim=1).mean(0)
+    return torch.stack(rows).clone()  # outside: a stored tensor must be an ordinary one
+
+
+def informativeness(features: Tensor, direction: Tensor) -> Tensor:
+    """d_i(x) = 1 − cos(f_i(x), f_i(ν)), averaged over ν: [B], in [0, 2], 1 for a zero feature.
+
+    Args:
+        features: [B, D] of one member.
+        direction: [D] its row of `noise_directions`; the mean of cosines is the product with it.
+    """
+    return (1 - F.normalize(features, dim=1) @ direction).clamp(min=0)

@@ -1,0 +1,141 @@
+"""The server side of the one-shot family: one configuration that chooses and sets an aggregator.
+
+Every aggregator has a file of its own in this folder; see `docs/algorithms/servers.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from torch import Tensor, nn
+
+from fedcord.algorithms.oneshot.member import Member
+from fedcord.algorithms.oneshot.servers.aggregator import Aggregator
+from fedcord.algorithms.oneshot.servers.feature_ensemble import FeatureEnsemble
+from fedcord.algorithms.oneshot.servers.iffi import IFFI
+from fedcord.algorithms.oneshot.servers.iffi_released import IFFIReleased
+from fedcord.algorithms.oneshot.servers.kronecker import factor_spec, kronecker_factors
+from fedcord.algorithms.oneshot.servers.logit_ensemble import LogitEnsemble
+from fedcord.algorithms.oneshot.servers.lpa import LPA, Posterior
+from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS, holding_data
+from fedcord.algorithms.oneshot.servers.param_avg import ParamAvg
+from fedcord.algorithms.oneshot.servers.prob_ensemble import ProbEnsemble
+from fedcord.algorithms.oneshot.servers.trainable_protos import PrototypeTraining, TrainableProtos
+from fedcord.core.contract import ClientId, Env
+from fedcord.core.examples import ClientData
+from fedcord.core.params import check_params, param
+from fedcord.core.tensors import Tensors, TensorSpec
+
+KINDS = (
+    "param_avg",
+    "feature_ensemble",
+    "iffi_released",
+    "iffi",
+    "prob_ensemble",
+    "logit_ensemble",
+    "trainable_protos",
+    "lpa",
+)
+
+
+@dataclass(frozen=True)
+class Server:
+    """Which aggregator, and its options; options of the others are ignored."""
+
+    kind: str = param("feature_ensemble", "how uploads become one predictor", choices=KINDS)
+    weighting: str = param(
+        "size", "members' weights w_i; iffi has its own switch", choices=WEIGHTINGS
+    )
+    proto_weighting: str = param(
+        "uniform",
+        "mean of prototypes: of all members, or by examples of the class",
+        choices=("uniform", "counts"),
+    )
+    ensemble_bn: str = param(
+        "running",
+        "batch-norm statistics of ensembles; `batch` is the released code's accident",
+        choices=("running", "batch"),
+    )
+    buffers: str = param(
+        "mean",
+        "batch-norm statistics of param_avg and lpa; `first` is the released code's",
+        choices=("mean", "first"),
+    )
+    noise_samples: int = param(64, "noise inputs that iffi compares with", at_least=1)
+    iffi_by_size: bool = param(False, "whether iffi multiplies informativeness by w_i too")
+    training: PrototypeTraining = param(PrototypeTraining(), "trainable_protos (plan B)")
+    posterior: Posterior = param(Posterior(), "lpa")
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+    def fuse(
+        self, members: Mapping[ClientId, Member], anchors: Tensor | None, env: Env
+    ) -> dict[str, Tensor]:
+        """What prediction needs, for `ServerState.result`.
+
+        Args:
+            members: uploads by client; those without examples are left out.
+            anchors: [C, D] the clients' common anchors, or None.
+            env: the server's place.
+        """
+        return self._aggregator().fuse(holding_data(members), anchors, env)
+
+    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """Class scores [B, C] of prepared inputs [B, ...]; reads only what `fuse` gave."""
+        return self._aggregator().predict(result, inputs, env)
+
+    def extra_spec(self, env: Env) -> Mapping[str, TensorSpec]:
+        """What clients must add to their upload for this aggregator, by name."""
+        if self.kind != "lpa":
+            return {}
+        return factor_spec(env.task.scratch_network(env.client), env.task.num_classes)
+
+    def extra_upload(
+        self, network: nn.Module, prototypes: Tensor, data: ClientData, env: Env
+    ) -> dict[str, Tensor]:
+        """The tensors of `extra_spec`, computed by a client after its training.
+
+        Args:
+            network: the trained network; its head is not read. Left in evaluation mode.
+            prototypes: [C, D] trained.
+            data: the client's.
+            env: the client's place.
+        """
+        if self.kind != "lpa":
+            return {}
+        size = self.posterior.batch_size
+        return kronecker_factors(network, prototypes.detach(), data.train, env, size)
+
+    def _aggregator(self) -> Aggregator:
+        return _AGGREGATORS[self.kind](self)
+
+
+def _ensemble(server: Server) -> FeatureEnsemble:
+    return FeatureEnsemble(server.weighting, server.proto_weighting, server.ensemble_bn)
+
+
+def _iffi(server: Server) -> IFFI:
+    weighting = "size" if server.iffi_by_size else "uniform"
+    ensemble = FeatureEnsemble(weighting, server.proto_weighting, server.ensemble_bn)
+    return IFFI(ensemble, server.noise_samples)
+
+
+def _average(server: Server) -> ParamAvg:
+    return ParamAvg(server.weighting, server.buffers)
+
+
+_AGGREGATORS: Mapping[str, Callable[[Server], Aggregator]] = MappingProxyType(
+    {
+        "param_avg": _average,
+        "feature_ensemble": _ensemble,
+        "iffi": _iffi,
+        "iffi_released": lambda s: IFFIReleased(_iffi(s)),
+        "prob_ensemble": lambda s: ProbEnsemble(s.weighting, s.ensemble_bn),
+        "logit_ensemble": lambda s: LogitEnsemble(s.weighting, s.ensemble_bn),
+        "trainable_protos": lambda s: TrainableProtos(_ensemble(s), s.training),
+        "lpa": lambda s: LPA(_average(s), s.posterior),
+    }
+)
