@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedcord.core.folders import CACHE, data_folders
 from fedcord.data import load_dataset
-from fedcord.data.locate import CACHE, search_folders
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def _folders() -> tuple[Path, ...]:
-    given = search_folders() if os.environ.get("FEDCORD_DATA") else ()
+    given = data_folders() if os.environ.get("FEDCORD_DATA") else ()
     return tuple(f for f in (*given, Path(CACHE).expanduser(), SHARED) if f.is_dir())
 
 

@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from fedcord.core.errors import DataError
+from fedcord.core.folders import data_folders
 from fedcord.data import load_dataset
 from fedcord.data.checksum import Official, read_checked
-from fedcord.data.locate import Search, Wanted, search_folders
+from fedcord.data.locate import Search, Wanted
 
 
 def test_argument_comes_before_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FEDCORD_DATA", "elsewhere")
-    assert search_folders([tmp_path]) == (tmp_path,)
+    assert data_folders([tmp_path]) == (tmp_path,)
 
 
 def test_environment_is_a_list_of_folders_with_home_expanded(
@@ -26,14 +27,14 @@ def test_environment_is_a_list_of_folders_with_home_expanded(
 ) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
     monkeypatch.setenv("FEDCORD_DATA", os.pathsep.join(["~/data", "", "../shared"]))
-    assert search_folders() == (Path("/home/someone/data"), Path("../shared"))
+    assert data_folders() == (Path("/home/someone/data"), Path("../shared"))
 
 
 def test_cache_folder_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
     monkeypatch.setenv("FEDCORD_DATA", "")
-    assert search_folders() == (Path("/home/someone/.cache/fedcord/data"),)
-    assert search_folders([]) == (Path("/home/someone/.cache/fedcord/data"),)
+    assert data_folders() == (Path("/home/someone/.cache/fedcord/data"),)
+    assert data_folders([]) == (Path("/home/someone/.cache/fedcord/data"),)
 
 
 def test_first_complete_place_wins(tmp_path: Path) -> None:

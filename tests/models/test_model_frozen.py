@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedcord.core.errors import DataError
+from fedcord.core.folders import data_folders
 from fedcord.core.task import Network, tensors_of
 from fedcord.core.tensors import prefixed
 from fedcord.models.encoders.efficientnet_lite import EfficientNetLite0, _translate
@@ -21,7 +22,7 @@ from fedcord.models.initial import materialise
 from fedcord.models.inverted_residual import SameConv2d
 from fedcord.models.options import Inputs
 from fedcord.models.registry import network_factory
-from fedcord.models.weights import check_name_hash, find_weights, search_path
+from fedcord.models.weights import check_name_hash, find_weights
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -157,8 +158,8 @@ def test_efficientnet_has_the_published_size() -> None:
 
 def test_search_path_is_like_that_of_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FEDCORD_DATA", os.pathsep.join(["/one", "", str(tmp_path)]))
-    assert search_path() == [Path("/one"), tmp_path]
-    assert search_path(["/two"]) == [Path("/two")]
+    assert data_folders() == (Path("/one"), tmp_path)
+    assert data_folders(["/two"]) == (Path("/two"),)
     folder = tmp_path / "efficientnet-lite0"
     folder.mkdir()
     assert find_weights("efficientnet-lite0") is None
@@ -167,7 +168,7 @@ def test_search_path_is_like_that_of_data(monkeypatch: pytest.MonkeyPatch, tmp_p
     (folder / "a.safetensors").touch()
     assert find_weights("efficientnet-lite0") == folder / "a.safetensors"
     monkeypatch.delenv("FEDCORD_DATA")
-    assert search_path() == [Path("~/.cache/fedcord/data").expanduser()]
+    assert data_folders() == (Path("~/.cache/fedcord/data").expanduser(),)
 
 
 def test_damaged_weights_are_refused(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_damaged_weights_are_refused(tmp_path: Path) -> None:
 
 def test_efficientnet_features_of_a_fixed_image() -> None:
     shared = Path(__file__).parents[3] / "shared" / "data"
-    folders = [*search_path(), Path("~/.cache/fedcord/data").expanduser(), shared]
+    folders = [*data_folders(), Path("~/.cache/fedcord/data").expanduser(), shared]
     if find_weights("efficientnet-lite0", folders) is None:
         pytest.skip("the EfficientNet-Lite0 weights are not on the data search path")
     factory = network_factory(

@@ -35,9 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> None:
     """Load, partition, measure, show."""
     from fedcord.data.heterogeneity import measure_heterogeneity
-    from fedcord.data.partition import make_partition
     from fedcord.data.registry import load_dataset
     from fedcord.experiment.load import load_data_config
+    from fedcord.experiment.partition import partition_of
 
     picture = arguments.out
     if picture is not None and picture.suffix not in (".png", ".svg"):
@@ -46,16 +46,7 @@ def execute(arguments: argparse.Namespace) -> None:
     dataset = load_dataset(
         config.dataset, data_dirs=arguments.data_dir, allow_download=arguments.download
     )
-    partition = make_partition(
-        config.partition,
-        dataset.train.labels,
-        num_classes=dataset.num_classes,
-        num_clients=config.clients,
-        seed=config.seed,
-        groups=dataset.train.groups,
-        group_names=dataset.group_names,
-        longtail=config.longtail,
-    )
+    partition = partition_of(config, dataset)
     counts = partition.counts(dataset.train.labels, dataset.num_classes)
     report = measure_heterogeneity(counts)
     if picture is not None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from fedcord import __version__
-from fedcord.core.errors import FedcordError, NumericalError, ProtocolError
+from fedcord.core.errors import ConfigError, FedcordError, NumericalError, ProtocolError
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -62,10 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(error: FedcordError, code: int) -> int:
-    lines = str(error).splitlines()
-    if len(lines) > 1:
-        sys.stderr.write(f"error: {len(lines)} problems\n")
-        sys.stderr.writelines(f"  - {line}\n" for line in lines)
+    problems = error.problems if isinstance(error, ConfigError) else (str(error),)
+    if len(problems) > 1:
+        sys.stderr.write(f"error: {len(problems)} problems\n")
+        sys.stderr.writelines(f"  - {problem}\n" for problem in problems)
     else:
         sys.stderr.write(f"error: {error}\n")
     return code

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from fedcord.models.initial import materialise
+from fedcord.models.staged import StagedNetwork
 
 
-class TinyNetwork(nn.Module):
+class TinyNetwork(StagedNetwork):
     """Two convolutions with batch normalisation, average pooling, one linear layer.
 
     One 8×8 image leaves a 4×4 map, so that even a batch of one has a variance.
@@ -37,18 +36,6 @@ class TinyNetwork(nn.Module):
     def features_after(self, last_stage: Tensor) -> Tensor:
         """The last of `stages` to [B, D] features."""
         return last_stage.relu().mean((2, 3))
-
-    def features(self, inputs: Tensor) -> Tensor:
-        """[B, 1, 8, 8] images to [B, D] features."""
-        return self.features_after(self.stages(inputs)[-1])
-
-    def classify(self, features: Tensor) -> Tensor:
-        """[B, D] features to [B, C] class scores."""
-        return cast(Tensor, self.head(features))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """[B, 1, 8, 8] images to [B, C] class scores."""
-        return self.classify(self.features(inputs))
 
 
 def build_tiny_network(generator: Generator | None) -> nn.Module:

@@ -95,20 +95,6 @@ def download(
     return target
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` under a temporary name and rename it, so that no reader sees a half file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 class _Response(Protocol):
     status: int
     headers: http.client.HTTPMessage

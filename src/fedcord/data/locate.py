@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedcord.core.atomic import write_atomically
 from fedcord.core.errors import DataError
-from fedcord.data.download import Progress, RemoteFile, download, write_atomically
+from fedcord.core.folders import ENVIRONMENT
+from fedcord.data.download import Progress, RemoteFile, download
 from fedcord.data.formats.tar import read_members
-
-ENVIRONMENT = "FEDCORD_DATA"
-CACHE = "~/.cache/fedcord/data"
-
-
-def search_folders(data_dirs: Sequence[Path] | None = None) -> tuple[Path, ...]:
-    """The data folders in the order they are searched.
-
-    `data_dirs` if given, else the environment variable FEDCORD_DATA (a list of folders like PATH),
-    else the user's cache folder.
-    """
-    if data_dirs:
-        return tuple(Path(folder).expanduser() for folder in data_dirs)
-    listed = [item for item in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if item.strip()]
-    return tuple(Path(item.strip()).expanduser() for item in listed or [CACHE])
 
 
 @dataclass(frozen=True)
@@ -100,7 +86,9 @@ class Search:
             path = download(remote, folder, progress=self.progress)
             if remote.members:
                 for name, data in read_members(path, remote.members).items():
-                    write_atomically(folder / remote.unpack_to / name, data)
+                    target = folder / remote.unpack_to / name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    write_atomically(target, data)
                 path.unlink()
 
     def _explain(self, wanted: Wanted) -> str:

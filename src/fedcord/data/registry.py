@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from fedcord.core.errors import DataError, unknown_name
+from fedcord.core.folders import data_folders
 from fedcord.data.dataset import Dataset, Kind
 from fedcord.data.spec import DatasetSpec
 
@@ -228,10 +229,10 @@ def load_dataset(
     Raises:
         DataError: for anything wrong with the name, the files or their content.
     """
-    from fedcord.data.locate import Search, search_folders  # deferred: brings in urllib
+    from fedcord.data.locate import Search  # deferred: brings in urllib
 
     parsed, info = check_spec(spec)
     module, _, function = info.loader.partition(":")
     source = importlib.import_module(f"fedcord.data.sources.{module}")
     loader = cast(Callable[[DatasetSpec, Search], Dataset], getattr(source, function))
-    return loader(parsed, Search(search_folders(data_dirs), allow_download, progress))
+    return loader(parsed, Search(data_folders(data_dirs), allow_download, progress))

@@ -19,12 +19,13 @@ from fedcord.core.task import Task
 from fedcord.data.dataset import Dataset, Split
 from fedcord.data.heterogeneity import measure_heterogeneity
 from fedcord.data.holdout import split_client
-from fedcord.data.partition import Partition, make_partition
+from fedcord.data.partition import Partition
 from fedcord.data.registry import load_dataset
 from fedcord.data.transforms import augmentations, prepare_fn
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.population import Population
 from fedcord.experiment.config import RunConfig
+from fedcord.experiment.partition import partition_of
 from fedcord.models.registry import check_model, network_factory
 
 TASK_FACTORY = "fedcord.experiment.build:task_from_values"
@@ -84,20 +85,6 @@ def build_experiment(
         algorithm=algorithm,
         task=task_from_values(values),
         blueprint=Blueprint.of(algorithm, TASK_FACTORY, values),
-    )
-
-
-def partition_of(config: RunConfig, dataset: Dataset) -> Partition:
-    """Which client holds which training examples."""
-    return make_partition(
-        config.partition,
-        dataset.train.labels,
-        num_classes=dataset.num_classes,
-        num_clients=config.clients,
-        seed=config.seed,
-        groups=dataset.train.groups,
-        group_names=dataset.group_names,
-        longtail=config.longtail,
     )
 
 

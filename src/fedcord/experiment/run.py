@@ -27,6 +27,7 @@ from fedcord.engine.visit import Executor
 from fedcord.engine.wire import WireExecutor
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.config import RunConfig
+from fedcord.models.registry import auto_model
 from fedcord.store.checkpoint import Checkpoint, load_newest, save_checkpoint
 from fedcord.store.provenance import provenance
 from fedcord.store.run_folder import RunFolder
@@ -274,6 +275,11 @@ def _metrics(record: RoundRecord, experiment: Experiment) -> dict[str, Any]:
     return line
 
 
+def _resolved(model: str, dataset: Dataset) -> str:
+    """The network that `auto` stood for."""
+    return auto_model(dataset.kind, dataset.input_shape) if model == "auto" else model
+
+
 def _result(
     folder: RunFolder,
     experiment: Experiment,
@@ -292,7 +298,7 @@ def _result(
         "clients": experiment.partition.num_clients,
         "rounds": config.rounds,
         "seed": config.seed,
-        "model": list(config.model),
+        "model": [_resolved(model, experiment.dataset) for model in config.model],
         "accuracy": last["accuracy"],
         "loss": last["loss"],
         "client_accuracy_mean": statistics.fmean(accuracies.values()) if accuracies else None,

@@ -10,9 +10,10 @@ from torch import Generator, Tensor, nn
 from fedcord.models.initial import channels_innermost, materialise
 from fedcord.models.options import CNNOptions, Inputs
 from fedcord.models.sizes import cnn_channels, cnn_is_padded, cnn_map_size
+from fedcord.models.staged import StagedNetwork
 
 
-class CNN(nn.Module):
+class CNN(StagedNetwork):
     """Convolutions, each followed by 2×2 max-pooling and ReLU, then one hidden layer.
 
     Attributes:
@@ -52,18 +53,6 @@ class CNN(nn.Module):
     def features_after(self, last_stage: Tensor) -> Tensor:
         """The last of `stages` to [B, D] features."""
         return cast(Tensor, self.hidden(last_stage.relu().flatten(1))).relu()
-
-    def features(self, inputs: Tensor) -> Tensor:
-        """[B, C, H, W] images to [B, D] features, not negative."""
-        return self.features_after(self.stages(inputs)[-1])
-
-    def classify(self, features: Tensor) -> Tensor:
-        """[B, D] features to [B, C] class scores."""
-        return cast(Tensor, self.head(features))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """[B, C, H, W] images to [B, C] class scores."""
-        return self.classify(self.features(inputs))
 
 
 def build_cnn(options: CNNOptions, inputs: Inputs, generator: Generator | None) -> CNN:

@@ -8,7 +8,6 @@ images from 48 pixels have the stem's reduction again.
 from __future__ import annotations
 
 from functools import partial
-from typing import cast
 
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
@@ -17,6 +16,7 @@ from fedcord.models.initial import channels_innermost, materialise
 from fedcord.models.inverted_residual import InvertedResidual, SameConv2d
 from fedcord.models.norm import check_batch, make_norm
 from fedcord.models.options import Inputs, MobileNetOptions
+from fedcord.models.staged import StagedNetwork
 
 STAGES = (
     (1, 16, 1, 1),
@@ -30,7 +30,7 @@ STAGES = (
 """Expansion, channels, blocks, stride of the first block."""
 
 
-class MobileNet(nn.Module):
+class MobileNet(StagedNetwork):
     """Inverted residual blocks between a 3×3 stem and a 1×1 convolution.
 
     Attributes:
@@ -83,18 +83,6 @@ class MobileNet(nn.Module):
     def features_after(self, last_stage: Tensor) -> Tensor:
         """The last of `stages` to [B, D] features."""
         return F.relu6(last_stage).mean((2, 3))
-
-    def features(self, inputs: Tensor) -> Tensor:
-        """[B, C, H, W] images to [B, D] features, not negative."""
-        return self.features_after(self.stages(inputs)[-1])
-
-    def classify(self, features: Tensor) -> Tensor:
-        """[B, D] features to [B, C] class scores."""
-        return cast(Tensor, self.head(features))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """[B, C, H, W] images to [B, C] class scores."""
-        return self.classify(self.features(inputs))
 
 
 def build_mobilenet(

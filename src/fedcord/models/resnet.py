@@ -16,6 +16,7 @@ from torch import Generator, Tensor, nn
 from fedcord.models.initial import channels_innermost, materialise
 from fedcord.models.norm import check_batch, make_norm
 from fedcord.models.options import Inputs, ResNetOptions
+from fedcord.models.staged import StagedNetwork
 
 
 class BasicBlock(nn.Module):
@@ -45,7 +46,7 @@ class BasicBlock(nn.Module):
         return cast(Tensor, self.norm2(self.conv2(inner)) + self.shortcut(kept))
 
 
-class ResNet(nn.Module):
+class ResNet(StagedNetwork):
     """Residual network whose features are the averaged, not negative, last map.
 
     Attributes:
@@ -91,18 +92,6 @@ class ResNet(nn.Module):
     def features_after(self, last_stage: Tensor) -> Tensor:
         """The last of `stages` to [B, D] features."""
         return last_stage.relu().mean((2, 3))
-
-    def features(self, inputs: Tensor) -> Tensor:
-        """[B, C, H, W] images to [B, D] features, not negative."""
-        return self.features_after(self.stages(inputs)[-1])
-
-    def classify(self, features: Tensor) -> Tensor:
-        """[B, D] features to [B, C] class scores."""
-        return cast(Tensor, self.head(features))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """[B, C, H, W] images to [B, C] class scores."""
-        return self.classify(self.features(inputs))
 
 
 def build_resnet(options: ResNetOptions, inputs: Inputs, generator: Generator | None) -> ResNet:

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedcord.core.errors import DataError, unknown_name
+from fedcord.core.folders import data_folders
 from fedcord.models.options import FrozenOptions
 
 ENCODERS = ("pixels", "random-conv", "efficientnet-lite0", "hf:MODEL")
 """Names that may follow `frozen:`."""
 
 
-def search_path(data_dirs: Sequence[str | Path] = ()) -> list[Path]:
-    """Folders that may hold weights: `data_dirs`, else `FEDCORD_DATA`, else the user's cache.
-
-    The rule is that of data sets; this layer may not import it from there.
-    """
-    listed = [part for part in os.environ.get("FEDCORD_DATA", "").split(os.pathsep) if part.strip()]
-    return [Path(part).expanduser() for part in data_dirs or listed or ["~/.cache/fedcord/data"]]
-
-
 def find_weights(name: str, data_dirs: Sequence[str | Path] = ()) -> Path | None:
     """The weights of an encoder, `NAME/*.safetensors` before `NAME/*.pth`, or None."""
-    for folder in search_path(data_dirs):
+    for folder in data_folders(data_dirs):
         for pattern in ("*.safetensors", "*.pth"):
             found = sorted((folder / name).glob(pattern))
             if found:
@@ -42,7 +33,7 @@ def missing_weights(options: FrozenOptions, data_dirs: Sequence[str | Path] = ()
     if options.encoder not in ENCODERS:
         return [unknown_name("encoder", options.encoder, ENCODERS)]
     if options.encoder == "efficientnet-lite0" and find_weights(options.encoder, data_dirs) is None:
-        folders = ", ".join(map(str, search_path(data_dirs)))
+        folders = ", ".join(map(str, data_folders(data_dirs)))
         return [
             f"no {options.encoder}/*.pth or *.safetensors in {folders}; put the weights there or "
             "name their folder in FEDCORD_DATA."
