@@ -194,7 +194,7 @@ def _warnings(
     if empty:
         out.append(
             f"{len(empty)} of {num_clients} clients hold no examples ({_listed(empty)}): "
-            "they take part without training."
+            "they are never visited."
         )
     if single:
         out.append(

@@ -76,7 +76,8 @@ def make_study(
         values = {**settings, "algorithm": form["algorithm"]}
         values["params"] = {**settings.get("params", {}), **form.get("params", {})}
         try:
-            contenders[label] = load_config(values, _assignments_for(label, forms, assignments))
+            own = _assignments_for(label, forms, assignments)
+            contenders[label] = load_config(values, own, fixed_rounds_win=True)
         except ConfigError as error:
             problems += [p for p in error.problems if p not in problems]
     if problems:

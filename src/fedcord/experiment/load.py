@@ -20,12 +20,16 @@ OWN_DATA = "own:"
 """Prefix of the name of data that was passed as an object."""
 
 
-def load_config(settings: Mapping[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
+def load_config(
+    settings: Mapping[str, Any], assignments: Sequence[str] = (), fixed_rounds_win: bool = False
+) -> RunConfig:
     """A complete configuration, or one ConfigError with every mistake.
 
     Args:
         settings: values for the fields of RunConfig; `params` may hold algorithm parameters.
         assignments: `key=value` texts for algorithm parameters, as given to `--set`.
+        fixed_rounds_win: whether a method that fixes its rounds overrides the setting, as it must
+            where one-shot and many-round methods are compared; otherwise that is a mistake.
     """
     config, problems = _checked(settings)
     params, more = _params(config.algorithm, settings.get("params", {}), assignments)
@@ -38,12 +42,13 @@ def load_config(settings: Mapping[str, Any], assignments: Sequence[str] = ()) ->
             problems += error.problems
         else:
             params = plain(algorithm)
-            if algorithm.rounds is not None and rounds not in (None, algorithm.rounds):
+            fixed = algorithm.rounds
+            if fixed is not None and rounds not in (None, fixed) and not fixed_rounds_win:
                 problems.append(
-                    f"rounds = {rounds}: {config.algorithm} needs exactly {algorithm.rounds}; "
+                    f"rounds = {rounds}: {config.algorithm} needs exactly {fixed}; "
                     "leave --rounds out."
                 )
-            rounds = algorithm.rounds or rounds or DEFAULT_ROUNDS
+            rounds = fixed or rounds or DEFAULT_ROUNDS
     else:
         problems.append(unknown_name("algorithm", config.algorithm, ALGORITHMS))
     if problems:

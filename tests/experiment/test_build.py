@@ -1,0 +1,121 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import fedcord
+from fedcord.core.errors import CheckpointError, ConfigError, DataError
+from fedcord.data.dataset import Dataset, Split
+from fedcord.engine.population import Population
+from fedcord.experiment.build import build_experiment
+from fedcord.experiment.load import load_config
+
+
+def _own(seed: int = 0, num: int = 90) -> Dataset:
+    generator = np.random.default_rng(seed)
+    labels = np.arange(num) % 3
+    inputs = (generator.normal(size=(num, 5)) + 3 * labels[:, None]).astype(np.float32)
+    half = 2 * num // 3
+    return Dataset(
+        "mine",
+        "vector",
+        Split(inputs[:half], labels[:half], {"site": labels[:half]}),
+        Split(inputs[half:], labels[half:], {"site": labels[half:]}),
+        ("a", "b", "c"),
+        group_names={"site": ("north", "south", "west")},
+    )
+
+
+def test_every_example_lands_once_in_its_clients_block() -> None:
+    config = load_config({"algorithm": "fedavg", "clients": 7})
+    made = build_experiment(config)
+    people, labels = made.population, made.dataset.train.labels
+    assert len(people.labels) == len(labels)
+    for client, indices in enumerate(made.partition.clients):
+        data = people.client(client)
+        parts = [data.train, data.validation, data.test]
+        assert sum(map(len, parts)) == len(indices)
+        held = torch.cat([part.labels for part in parts]).sort().values
+        assert torch.equal(held, torch.from_numpy(np.sort(labels[indices])))
+    assert people.inputs.dtype == torch.uint8
+
+
+def test_visiting_a_client_copies_nothing() -> None:
+    made = build_experiment(load_config({"algorithm": "fedavg"}))
+    start = made.population.inputs.untyped_storage().data_ptr()
+    for client in range(made.population.num_clients):
+        inputs = made.population.client(client).train.inputs
+        assert inputs.untyped_storage().data_ptr() == start
+
+
+def test_population_bounds_are_checked() -> None:
+    good = build_experiment(load_config({"algorithm": "fedavg"})).population
+    with pytest.raises(DataError, match="bounds must rise"):
+        Population(good.inputs, good.labels, good.bounds.flip(1), good.test)
+    with pytest.raises(DataError, match="stay within"):
+        Population(good.inputs, good.labels, good.bounds + 10**6, good.test)
+
+
+def test_own_data_object_and_natural_groups(tmp_path: Path) -> None:
+    result = fedcord.run(
+        "fedavg",
+        dataset=_own(),
+        partition="natural:site",
+        clients=0,
+        rounds=15,
+        out=tmp_path / "run",
+        params={"local": {"epochs": 3}},
+    )
+    assert result["clients"] == 3
+    assert result["dataset"] == "own:mine"
+    assert result["per_site"].keys() == {"north", "south", "west"}
+    again = fedcord.run(
+        "fedavg",
+        dataset=_own(),
+        partition="natural:site",
+        clients=0,
+        rounds=15,
+        out=tmp_path / "run",
+        params={"local": {"epochs": 3}},
+        resume=True,
+    )
+    assert again == result
+
+
+def test_resuming_on_other_data_is_refused(tmp_path: Path) -> None:
+    settings = {"rounds": 2, "clients": 3, "out": tmp_path / "run"}
+    fedcord.run("fedavg", dataset=_own(0), **settings)  # type: ignore[arg-type]
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(CheckpointError, match="the data is not what the run"):
+        fedcord.run("fedavg", dataset=_own(1), resume=True, **settings)  # type: ignore[arg-type]
+
+
+def test_an_algorithm_object_runs_as_it_is(tmp_path: Path) -> None:
+    algorithm = fedcord.FedProx(0.5, fedcord.LocalSGD(lr=0.1))
+    one = fedcord.run(algorithm, rounds=2, clients=4, out=tmp_path / "one")
+    two = fedcord.run(
+        "fedprox",
+        rounds=2,
+        clients=4,
+        out=tmp_path / "two",
+        params={"proximal_weight": 0.5, "local": {"lr": 0.1}},
+    )
+    assert one["state_hash"] == two["state_hash"]
+
+
+def test_partial_participation_visits_a_share_and_is_recorded(tmp_path: Path) -> None:
+    result = fedcord.run("fedavg", participation=0.3, rounds=3, out=tmp_path / "run")
+    everyone = fedcord.run("fedavg", rounds=3, out=tmp_path / "all")
+    assert result["bytes_down"] * 10 == everyone["bytes_down"] * 3
+    assert result["state_hash"] != everyone["state_hash"]
+
+
+def test_compare_from_python(tmp_path: Path) -> None:
+    found = fedcord.compare(
+        ["fedavg", "fedprox"], seeds=2, rounds=2, clients=4, out=tmp_path / "study"
+    )
+    assert found.report.exists()
+    assert {row.name for row in found.leaderboard.rows} == {"fedavg", "fedprox"}
+    with pytest.raises(ConfigError, match="add --resume"):
+        fedcord.compare(["fedavg"], seeds=1, rounds=2, clients=4, out=tmp_path / "study")
