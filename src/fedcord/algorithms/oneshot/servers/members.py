@@ -64,7 +64,7 @@ def check_equal_features(members: Members) -> None:
             )
 
 
-def check_equal_models(members: Members, kind: str) -> None:
+def check_equal_models(members: Members) -> None:
     """Refuse members whose weights cannot be fused into one network."""
     first = next(iter(members))
     wanted = spec_of(members[first].model)
@@ -73,6 +73,6 @@ def check_equal_models(members: Members, kind: str) -> None:
         if found != wanted:
             odd = sorted(n for n in {**found, **wanted} if found.get(n) != wanted.get(n))
             raise ConfigError(
-                f"clients {first} and {client} differ in {', '.join(odd)}; server.kind={kind} "
-                "fuses weights and needs one architecture: give one model, or choose an ensemble."
+                f"clients {first} and {client} differ in {', '.join(odd)}; fusing weights needs "
+                "one architecture: give one model, or choose server.kind=feature_ensemble."
             )
