@@ -44,6 +44,26 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "FedAvg with a pull towards the global model (Li et al. 2020)",
             "averaging",
         ),
+        "afl": AlgorithmInfo(
+            "fedcord.algorithms.analytic.afl:AFL",
+            "one round of sums, one exact solve, the same for any partition (He et al. 2025)",
+            "analytic",
+        ),
+        "afl-aa": AlgorithmInfo(
+            "fedcord.algorithms.analytic.afl_aa:AFLByModels",
+            "AFL as published: local models joined by the absolute aggregation law",
+            "analytic",
+        ),
+        "apfl": AlgorithmInfo(
+            "fedcord.algorithms.analytic.apfl:APFL",
+            "AFL with a closed-form refinement at every client",
+            "analytic",
+        ),
+        "fedhip": AlgorithmInfo(
+            "fedcord.algorithms.analytic.fedhip:FedHiP",
+            "a closed-form model per client that other clients' partition cannot change",
+            "analytic",
+        ),
     }
 )
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from fedcord.algorithms.analytic.afl import AFL
+from fedcord.algorithms.analytic.afl_aa import AFLByModels
+from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.local_sgd import LocalSGD
@@ -21,6 +24,9 @@ from fedcord.core.params import build
 
 QUICK = LocalSGD(batch_size=8, lr=0.1)
 """Local training that learns a tiny task in a few rounds; used wherever there is a `local`."""
+
+NARROW = FeatureMap(width=24)
+"""Few random features, which are enough for the tiny tasks."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,30 @@ def _fedprox() -> Expectations:
     return Expectations(is_random=True, limits=(limit,))
 
 
+def _afl_aa() -> Expectations:
+    by_models = AFLByModels(client_ridge=0.5, remove_ridge=False, features=NARROW)
+    limit = Limit(
+        "without removing the four clients' ridges it is AFL with their sum",
+        by_models,
+        AFL(ridge=2.0, features=NARROW),
+        unlike=AFLByModels(client_ridge=0.5, features=NARROW),
+        tensors="head.weight",
+        tolerance=1e-8,
+    )
+    return Expectations(is_random=True, limits=(limit,))
+
+
+def _random() -> Expectations:
+    return Expectations(is_random=True)
+
+
 ROWS: Mapping[str, Row] = MappingProxyType(
     {
-        "fedavg": Row(expectations=lambda: Expectations(is_random=True)),
+        "afl": Row({"features": NARROW}, _random),
+        "afl-aa": Row({"features": NARROW}, _afl_aa),
+        "apfl": Row({"features": NARROW}, _random),
+        "fedavg": Row(expectations=_random),
+        "fedhip": Row({"features": NARROW}, _random),
         "fedprox": Row(expectations=_fedprox),
     }
 )

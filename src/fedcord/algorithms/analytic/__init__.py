@@ -1,0 +1,1 @@
+"""Closed-form methods: clients send sums over their samples, the server solves once."""

@@ -1,0 +1,132 @@
+"""One round, one pass, no gradients: the least-squares classifier of everybody's features at once.
+
+Reference: He et al., "AFL: A Single-Round Analytic Approach for Federated Learning with Pre-trained
+Models", CVPR 2025.
+
+Travels: up the sums Σ x x' and Σ x y' of the client's features, D(D+1)/2 + DC numbers, with class
+counts; down nothing, unless the feature map is a network that is not frozen. Stays: samples and
+features.
+
+| paper | here |
+|---|---|
+| X_k, Y_k | features and one-hot labels of client k |
+| C_k = X_k'X_k | `stats.gram`, one triangle |
+| X_k'Y_k | `stats.moment`; the paper sends W_k instead, which tells the same |
+| γ, RI | not needed; see afl-aa |
+
+Deviations: the paper's server joins clients' models pairwise by its absolute aggregation law and
+then removes their ridge. That is an algebraic rewriting of two sums, so the sums are sent, added
+and solved once (`afl-aa` has the paper's form). The paper has no final ridge; here it is chosen by
+generalised cross-validation, and `ridge=0` gives the paper's solution, of smallest norm where it is
+not unique. The paper needs a pre-trained network; without one, random features of the pixels are
+used. A constant feature is appended. With `balanced`, a first round of class counts makes every
+class weigh the same; with `privacy`, noise hides single samples.
+
+Limits: one client is ordinary ridge regression, and so is any number of them. ridge = 0,
+features.expansion=none, features.bias=false, features.unit=false is the paper's classifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from fedcord.algorithms.analytic.closed_form import (
+    STATS,
+    Solved,
+    SolvesFromSums,
+    add_messages,
+    stats_update,
+    summed_stats,
+)
+from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.privacy import Privacy, add_noise, solve_noisy
+from fedcord.algorithms.analytic.stats import StatsAccumulator
+from fedcord.algorithms.analytic.wire import FORMATS
+from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.errors import ConfigError
+from fedcord.core.examples import ClientData
+from fedcord.core.params import check_params, param
+from fedcord.core.tensors import Tensors, TensorSpec
+
+COUNT = f"{STATS}.class_count"
+CLASS_WEIGHT = "class_weight"
+
+
+@dataclass(frozen=True)
+class AFL(SolvesFromSums):
+    """Analytic federated learning by sums."""
+
+    ridge: float | str = param("gcv", "λ >= 0, or gcv", at_least=0, choices=("gcv",))
+    features: FeatureMap = param(FeatureMap(), "what is summed")
+    wire: str = param("packed64", "how sums travel", choices=FORMATS)
+    balanced: bool = param(False, "give every class the same weight, in a second round")
+    privacy: Privacy = param(Privacy(), "noise that hides single samples")
+
+    def __post_init__(self) -> None:
+        check_params(self)
+        if self.privacy.is_on and self.balanced:
+            raise ConfigError("balanced and privacy.epsilon: class weights change the noise needed")
+
+    @property
+    def rounds(self) -> int | None:
+        """One; two with `balanced`."""
+        return 2 if self.balanced else 1
+
+    @property
+    def is_additive(self) -> bool:
+        """Sums add up, unless every client adds noise."""
+        return self.privacy.client_noise == 0
+
+    def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
+        """Sums; class counts alone in the first round of `balanced`."""
+        if self._is_counting(env):
+            return {COUNT: TensorSpec((env.task.num_classes,), torch.int64)}
+        return super().expected_update(shared, env)
+
+    def client_update(
+        self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
+    ) -> ClientResult:
+        """One pass over the samples."""
+        classes = env.task.num_classes
+        if self._is_counting(env):
+            count = torch.bincount(data.train.labels, minlength=classes)
+            return ClientResult(Update({COUNT: count}, weight=len(data.train)))
+        tag, size = self.features.tag(shared, env), self.features.num_features(env.task)
+        total = StatsAccumulator(size, classes, tag, shared.get(CLASS_WEIGHT))
+        for rows, labels in self.features.batches(data.train, shared, env):
+            total.add(self.privacy.clipped(rows), labels)
+        stats = add_noise(total.stats(), self.privacy.client_noise, env.generator("privacy"))
+        return ClientResult(stats_update(stats, self.wire))
+
+    def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        """Add up and solve once."""
+        if self._is_counting(env):
+            count = sum((u.tensors[COUNT] for _, u in updates), torch.zeros(1, dtype=torch.int64))
+            weight = balancing_weight(count)
+            return state.next({**state.shared, CLASS_WEIGHT: weight})
+        sums = add_messages({}, updates, self.features.tag(state.shared, env))
+        solved = self.solve(sums) if not self.privacy.is_on else self._solve_private(sums, env)
+        return state.next(state.shared, sums, solved.tensors())
+
+    def _solve_private(self, sums: Tensors, env: Env) -> Solved:
+        exact = summed_stats(sums, self.wire)
+        noise = self.privacy.server_noise
+        noisy = add_noise(exact, noise, env.generator("privacy"))
+        num_clients = len(sums["ledger.client"])
+        least = self.privacy.least_ridge(exact.num_features, num_clients)
+        asked = least if isinstance(self.ridge, str) else max(self.ridge, least)
+        weight, report = solve_noisy(noisy.gram_matrix(), noisy.moment, asked)
+        return Solved(weight, exact.class_count > 0, report)
+
+    def _is_counting(self, env: Env) -> bool:
+        return self.balanced and env.round == 0
+
+
+def balancing_weight(class_count: torch.Tensor) -> torch.Tensor:
+    """[C] counts to weights N / (seen classes · count): all seen classes weigh the same."""
+    seen = class_count > 0
+    weight = class_count.sum() / (seen.sum() * class_count.clamp(min=1)).to(torch.float64)
+    return torch.where(seen, weight, 0.0)

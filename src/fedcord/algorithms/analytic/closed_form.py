@@ -1,0 +1,237 @@
+"""What all methods share that solve a linear model from sums of one round.
+
+The server's private state holds the sums as they travelled and a ledger of who is in them, which
+is all that late joining and forgetting need.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
+from fedcord.algorithms.analytic.wire import (
+    check_float32_is_enough,
+    decode_stats,
+    encode_stats,
+    wire_spec,
+)
+from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.errors import ProtocolError
+from fedcord.core.examples import ClientData
+from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
+from fedcord.ops.ridge import SolveReport, solve_ridge
+from fedcord.ops.ridge_selection import choose_ridge
+
+STATS, SUM, LEDGER = "stats", "sum", "ledger"
+WEIGHT, SEEN, RIDGE = "head.weight", "head.seen", "head.ridge"
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The global model and how it was found.
+
+    Attributes:
+        weight: [D, C] float64.
+        seen: [C] bool, classes somebody has.
+        report: of the solver.
+    """
+
+    weight: Tensor
+    seen: Tensor
+    report: SolveReport
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As part of a server's result."""
+        ridge = torch.tensor(self.report.ridge, dtype=torch.float64)
+        return {WEIGHT: self.weight, SEEN: self.seen, RIDGE: ridge}
+
+
+class SolvesFromSums(ABC):
+    """The half of the contract that single-round closed-form methods have in common.
+
+    A method is a final frozen dataclass that has at least these fields.
+    """
+
+    features: FeatureMap
+    ridge: float | str
+    wire: str
+
+    @property
+    def rounds(self) -> int | None:
+        """One."""
+        return 1
+
+    @property
+    def is_additive(self) -> bool:
+        """Updates are sums over samples."""
+        return True
+
+    def init(self, env: Env) -> ServerState:
+        """Nothing known yet; clients are sent the feature map where it has weights."""
+        size = self.features.num_features(env.task), env.task.num_classes
+        nothing = {
+            WEIGHT: torch.zeros(size, dtype=torch.float64),
+            SEEN: torch.zeros(size[1], dtype=torch.bool),
+            RIDGE: torch.zeros((), dtype=torch.float64),
+        }
+        return ServerState(shared=self.features.shared(env), result=nothing)
+
+    def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
+        """Sums in the agreed format."""
+        size = self.features.num_features(env.task), env.task.num_classes
+        spec = wire_spec(self.wire, *size)
+        return {f"{STATS}.{name}": part for name, part in spec.items()}
+
+    def client_update(
+        self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
+    ) -> ClientResult:
+        """One pass over the samples, which are only ever added up."""
+        stats = client_stats(self.features, shared, data, env)
+        return ClientResult(stats_update(stats, self.wire))
+
+    def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        """Add up and solve once."""
+        sums = add_messages({}, updates, self.features.tag(state.shared, env))
+        return state.next(state.shared, sums, self.solve(sums).tensors())
+
+    def solve(self, sums: Tensors) -> Solved:
+        """The global model of summed messages, as `add_messages` returns them."""
+        return solve_stats(summed_stats(sums, self.wire), self.ridge, self.wire)
+
+    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """Scores [B, C]: regressions of the one-hot code, not probabilities."""
+        weight = aligned(memory if WEIGHT in memory else shared, WEIGHT)
+        scores = self.features(inputs, shared, env) @ weight
+        return mask_unseen(scores, shared[SEEN])
+
+
+def aligned(tensors: Tensors, name: str) -> Tensor:
+    """A tensor in fresh memory and plain layout.
+
+    BLAS rounds by how memory is aligned and laid out, which for a received message is chance:
+    products with the original would differ in bits between engines.
+    """
+    return tensors[name].clone(memory_format=torch.contiguous_format)
+
+
+def client_stats(
+    features: FeatureMap,
+    shared: Tensors,
+    data: ClientData,
+    env: Env,
+    class_weight: Tensor | None = None,
+) -> SufficientStats:
+    """A client's sums over its training samples."""
+    size = features.num_features(env.task), env.task.num_classes
+    total = StatsAccumulator(*size, features.tag(shared, env), class_weight)
+    for rows, labels in features.batches(data.train, shared, env):
+        total.add(rows, labels)
+    return total.stats()
+
+
+def stats_update(stats: SufficientStats, form: str) -> Update:
+    """The update that sends a client's sums."""
+    return Update(prefixed(STATS, encode_stats(stats, form)), weight=stats.count)
+
+
+def add_messages(
+    before: Tensors, updates: Iterable[tuple[ClientId, Update]], tag: int
+) -> dict[str, Tensor]:
+    """Sums and ledger with further clients in them; nothing is held but the sums.
+
+    Messages are added as they travelled, so that integers stay exact.
+
+    Args:
+        before: what this function returned earlier, or nothing.
+        updates: the messages of clients that are not in `before`.
+        tag: the features everybody must have used.
+
+    Returns:
+        `sum.*` like the messages, real numbers in float64; `ledger.client` [K] ascending,
+        `ledger.count` [K] and `ledger.fingerprint` [K, 4] of their messages.
+    """
+    total = {name: tensor.clone() for name, tensor in select(before, SUM).items()}
+    known = select(before, LEDGER)
+    rows: dict[int, tuple[float, Tensor]] = {}
+    for place, client in enumerate(known["client"].tolist() if known else ()):
+        rows[client] = float(known["count"][place]), known["fingerprint"][place]
+    for client, update in updates:
+        message = select(update.tensors, STATS)
+        check_tag(message, tag, client)
+        if client in rows:
+            raise ProtocolError(
+                f"client {client} is already in the sums; send the difference as another client, "
+                "or forget it first."
+            )
+        rows[client] = update.weight, fingerprint(message)
+        for name, tensor in message.items():
+            wide = tensor.to(torch.float64) if tensor.is_floating_point() else tensor
+            if name in total:
+                total[name].add_(wide)
+            else:
+                total[name] = wide.clone()
+    return {**prefixed(SUM, total), **prefixed(LEDGER, ledger(rows))}
+
+
+def ledger(rows: Mapping[int, tuple[float, Tensor]]) -> dict[str, Tensor]:
+    """Who is in the sums: client to (samples, fingerprint), as tensors in ascending order."""
+    clients = sorted(rows)
+    return {
+        "client": torch.tensor(clients, dtype=torch.int64),
+        "count": torch.tensor([rows[c][0] for c in clients], dtype=torch.float64),
+        "fingerprint": torch.stack([rows[c][1] for c in clients]),
+    }
+
+
+def fingerprint(message: Tensors) -> Tensor:
+    """[4] float64: sums and squared norms of a message; a few passes at the speed of memory."""
+    parts = [message[name].to(torch.float64).reshape(-1) for name in ("gram", "moment")]
+    return torch.stack([value for x in parts for value in (x.sum(), (x * x).sum())])
+
+
+def check_tag(message: Tensors, tag: int, client: ClientId) -> None:
+    """Refuse sums of other features."""
+    count = int(message["class_count"].sum())
+    if int(message["tag_sum"]) != tag * count:
+        raise ProtocolError(
+            f"client {client} used other features than agreed (tag sum {int(message['tag_sum'])}, "
+            f"expected {tag} x {count} samples); give it the same encoder, preprocessing, "
+            "random features and seed."
+        )
+
+
+def summed_stats(sums: Tensors, form: str) -> SufficientStats:
+    """Summed messages as statistics in float64."""
+    return decode_stats(select(sums, SUM), form)
+
+
+def solve_stats(stats: SufficientStats, ridge: float | str, form: str = "packed64") -> Solved:
+    """The linear model of statistics.
+
+    Args:
+        stats: of everybody.
+        ridge: λ, or `gcv` to choose it from the statistics themselves.
+        form: how they travelled; float32 is only accepted where the solve bears it.
+    """
+    gram = stats.gram_matrix()
+    if isinstance(ridge, str):
+        square, count = float(stats.target_square), float(stats.count)
+        chosen = choose_ridge(gram, stats.moment, square, count)
+    else:
+        chosen = ridge
+    weight, report = solve_ridge(gram, stats.moment, chosen)
+    if form == "packed32":
+        check_float32_is_enough(report.condition)
+    return Solved(weight, stats.class_count > 0, report)
+
+
+def mask_unseen(scores: Tensor, seen: Tensor) -> Tensor:
+    """Scores [B, C] where classes that nobody has cannot win, even if all others are negative."""
+    lowest = scores.min(dim=1, keepdim=True).values
+    return torch.where(seen, scores, lowest - 1)

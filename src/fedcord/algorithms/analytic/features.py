@@ -1,0 +1,176 @@
+"""Fixed feature maps: what a closed-form method sees of a sample.
+
+    inputs → pixels, or a fixed network's features → unit length → random features → 1 appended
+
+Nothing is trained and nothing depends on the batch: a map is a function of one sample. Random maps
+are functions of the run's seed, so no matrix travels. A network that is not frozen is drawn by the
+server and sent once.
+
+Networks compute in float32, where rounding depends on the size of the batch; they are therefore
+always given batches of one size, the last one filled up, which makes a sample's features the same
+in every bit at whichever client it lies. Everything after the network is float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedcord.algorithms.analytic.stats import feature_tag
+from fedcord.algorithms.oneshot.encoder import encoder_tensors, encoder_with
+from fedcord.core.contract import Env
+from fedcord.core.errors import ConfigError
+from fedcord.core.examples import Examples
+from fedcord.core.params import check_params, param
+from fedcord.core.rng import derive_seed
+from fedcord.core.task import Network, Task
+from fedcord.core.tensors import Tensors, hash_tensors, prefixed, select
+
+MODEL = "model"
+NETWORK_BATCH = 64
+"""Samples a network sees at once, always."""
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """A fixed map from a sample to the features that are summed."""
+
+    source: str = param(
+        "auto",
+        "what features are made from; auto: the network if it is frozen or reads text, else pixels",
+        choices=("auto", "pixels", "model"),
+    )
+    expansion: str = param(
+        "relu",
+        "random features on top: relu, rff (Gaussian kernel), or none",
+        choices=("relu", "rff", "none"),
+    )
+    width: int = param(512, "number of random features", at_least=1)
+    bandwidth: float = param(1.0, "length scale of the Gaussian kernel (rff)", above=0)
+    unit: bool = param(True, "scale every source vector to length 1 first")
+    bias: bool = param(True, "append a constant 1")
+    batch_size: int = param(1024, "samples held as features at once; no effect on results", above=0)
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+    def shared(self, env: Env) -> dict[str, Tensor]:
+        """What clients must be sent to compute features: a drawn network, or nothing."""
+        if self._source(env.task) != "model":
+            return {}
+        if len(env.task.networks) > 1:
+            raise ConfigError(
+                "features.source = 'model': clients have different networks, but sums need one "
+                "feature map; use one model, or features.source=pixels."
+            )
+        network = env.task.initial_network(env.generator("init"))
+        return prefixed(MODEL, encoder_tensors(network))
+
+    def num_features(self, task: Task) -> int:
+        """D, the bias included."""
+        width = self._source_width(task) if self.expansion == "none" else self.width
+        return width + self.bias
+
+    def tag(self, shared: Tensors, env: Env) -> int:
+        """A number that differs between any two maps that differ."""
+        task = env.task
+        parts: list[object] = [self._source(task), self.expansion, self.unit, self.bias]
+        if self.expansion != "none":
+            parts += [self.width, env.seed]
+        if self.expansion == "rff":
+            parts.append(self.bandwidth)
+        parts += [task.input_shape, task.prepare if hasattr(task.prepare, "kind") else ""]
+        if self._source(task) == "model":
+            factory = task.networks[0]
+            parts += [getattr(factory, "name", ""), getattr(factory, "options", "")]
+            parts.append(hash_tensors(select(shared, MODEL)))
+        return feature_tag("|".join(map(str, parts)))
+
+    def __call__(self, inputs: Tensor, shared: Tensors, env: Env) -> Tensor:
+        """Prepared inputs [B, ...] to features [B, D] float64.
+
+        Args:
+            inputs: from `Task.prepare`.
+            shared: what the server sent.
+            env: any place of the run; the map is the same everywhere.
+        """
+        task = env.task
+        if self._source(task) == "model":
+            x = _network_features(encoder_with(task, select(shared, MODEL)), inputs)
+        else:
+            x = inputs.flatten(1)
+        x = x.detach().cpu().to(torch.float64)
+        if self.unit:
+            x = x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
+        x = self._expanded(x, env.seed)
+        return torch.cat([x, x.new_ones(len(x), 1)], dim=1) if self.bias else x
+
+    def batches(self, data: Examples, shared: Tensors, env: Env) -> Iterator[tuple[Tensor, Tensor]]:
+        """A client's samples as (features [B, D], labels [B])."""
+        for start in range(0, len(data), self.batch_size):
+            part = slice(start, start + self.batch_size)
+            inputs = env.task.prepare(data.inputs[part]).to(env.task.device)
+            yield self(inputs, shared, env), data.labels[part]
+
+    def all(self, data: Examples, shared: Tensors, env: Env) -> Tensor:
+        """All samples' features [N, D]."""
+        parts = [features for features, _ in self.batches(data, shared, env)]
+        empty = torch.zeros(0, self.num_features(env.task), dtype=torch.float64)
+        return torch.cat([empty, *parts])
+
+    def _expanded(self, x: Tensor, seed: int) -> Tensor:
+        if self.expansion == "none":
+            return x
+        matrix, offset = random_map(seed, self.expansion, x.shape[1], self.width)
+        if self.expansion == "relu":
+            return torch.relu(x @ matrix + offset)
+        return math.sqrt(2 / self.width) * torch.cos(x @ matrix / self.bandwidth + offset)
+
+    def _source(self, task: Task) -> str:
+        if self.source != "auto":
+            return self.source
+        reads_text = not task.prepare(torch.zeros(1, *task.input_shape)).is_floating_point()
+        return "model" if reads_text or _is_frozen(task) else "pixels"
+
+    def _source_width(self, task: Task) -> int:
+        if self._source(task) == "model":
+            return cast(Network, task.scratch_network()).feature_dim
+        return math.prod(task.input_shape)
+
+
+@lru_cache(maxsize=4)
+def random_map(seed: int, kind: str, num_inputs: int, width: int) -> tuple[Tensor, Tensor]:
+    """Matrix [I, W] and offset [W] of random features, the same in every process; do not change.
+
+    For unit-length inputs: `relu` draws directions from N(0, I) and offsets from U(−½, ½), `rff`
+    frequencies from N(0, I) and phases from U(0, 2π).
+    """
+    seed_ = derive_seed(seed, f"random-features/{kind}/{num_inputs}/{width}")
+    generator = np.random.Generator(np.random.Philox(seed_))  # counter-based
+    matrix = generator.standard_normal((num_inputs, width))
+    offset = generator.random(width)
+    offset = offset - 0.5 if kind == "relu" else 2 * math.pi * offset
+    return torch.from_numpy(matrix), torch.from_numpy(offset)
+
+
+def _network_features(network: nn.Module, inputs: Tensor) -> Tensor:
+    outputs = []
+    with torch.inference_mode():
+        for part in inputs.split(NETWORK_BATCH):
+            filling = part.new_zeros(NETWORK_BATCH - len(part), *part.shape[1:])
+            features = cast(Network, network).features(torch.cat([part, filling]))
+            outputs.append(features[: len(part)].to(torch.float64))
+    # outside inference mode, so that the result can be used anywhere
+    width = cast(Network, network).feature_dim
+    return torch.cat([torch.zeros(0, width, dtype=torch.float64, device=inputs.device), *outputs])
+
+
+def _is_frozen(task: Task) -> bool:
+    return not encoder_tensors(task.scratch_network())

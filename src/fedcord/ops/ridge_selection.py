@@ -1,0 +1,93 @@
+"""Choosing λ, and measuring a linear model, from sums alone: no further round, no held-out data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcord.core.errors import DataError
+
+GRID = tuple(10 ** (step / 4) for step in range(-32, 9))
+"""Ridges tried, relative to the mean eigenvalue: four per decade from 1e-8 to 100."""
+
+
+ROUNDING = 1e-11
+"""What is smaller relative to the largest is taken as zero."""
+
+
+def residual_sum(gram: Tensor, moment: Tensor, target_square: float, weight: Tensor) -> float:
+    """Σ ||y − W'x||² over the samples behind the sums, exactly.
+
+    Args:
+        gram: [D, D] Σ x x'.
+        moment: [D, C] Σ x y'.
+        target_square: Σ ||y||².
+        weight: [D, C].
+    """
+    return float(target_square - 2 * (weight * moment).sum() + (weight * (gram @ weight)).sum())
+
+
+@dataclass(frozen=True)
+class RidgePath:
+    """Every ridge solution of one pair of sums at O(DC) each, after one eigendecomposition.
+
+    Attributes:
+        values: [D] eigenvalues of the Gram matrix, ascending, none negative.
+        vectors: [D, D] eigenvectors in columns.
+        projected: [D, C] moment in their basis.
+        unreachable: squared error that no weights can remove.
+        count: N, or the sum of the samples' weights.
+    """
+
+    values: Tensor
+    vectors: Tensor
+    projected: Tensor
+    unreachable: float
+    count: float
+
+    @staticmethod
+    def of(gram: Tensor, moment: Tensor, target_square: float, count: float) -> RidgePath:
+        """Decompose once."""
+        values, vectors = torch.linalg.eigh(gram)
+        values, projected = values.clamp(min=0), vectors.T @ moment
+        kept = values > ROUNDING * values.max()
+        reached = float((projected[kept] ** 2 / values[kept, None]).sum())
+        # where the features can fit everything, the difference is rounding, which GCV would blow up
+        rest = target_square - reached
+        unreachable = rest if rest > ROUNDING * target_square else 0.0
+        return RidgePath(values, vectors, projected, unreachable, count)
+
+    def residual_sum(self, ridge: float) -> float:
+        """Training squared error of the solution at `ridge`, without cancellation."""
+        kept = self.values > ROUNDING * self.values.max()
+        values, projected = self.values[kept, None], self.projected[kept]
+        missed = ridge**2 / (values * (values + ridge) ** 2)
+        return self.unreachable + float((projected**2 * missed).sum())
+
+    def degrees(self, ridge: float) -> float:
+        """Trace of the hat matrix: how many parameters the solution really uses."""
+        return float((self.values / (self.values + ridge)).sum())
+
+    def gcv(self, ridge: float) -> float:
+        """Generalised cross-validation score N·RSS / (N − degrees)²; smaller is better."""
+        free = self.count - self.degrees(ridge)
+        return self.count * self.residual_sum(ridge) / free**2 if free > 0 else math.inf
+
+
+def choose_ridge(gram: Tensor, moment: Tensor, target_square: float, count: float) -> float:
+    """The ridge with the best generalised cross-validation score.
+
+    It is a function of sums, so it does not depend on how the samples are spread over clients.
+    """
+    path = RidgePath.of(gram, moment, target_square, count)
+    mean = float(path.values.mean())
+    if not mean > 0:
+        raise DataError(
+            "all features are zero, so no ridge can be chosen; set `ridge` to a number, or use "
+            "other features."
+        )
+    # a tie goes to the larger ridge: nothing is lost and the solve is better conditioned
+    return min((mean * step for step in reversed(GRID)), key=path.gcv)
