@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.cli.test_run_command import fedcord, result_of
@@ -83,3 +85,22 @@ def test_set_can_name_one_contender(tmp_path: Path) -> None:
     wrong = fedcord(*WORDS, "--set", "moon:x=1", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "'moon' is not among fedavg, fedprox" in wrong.stderr
+
+
+def test_report_is_made_anew_without_torch(tmp_path: Path) -> None:
+    done = fedcord(*WORDS, "--out", "study", "--quiet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first = (tmp_path / "study" / "report.html").read_text()
+    (tmp_path / "study" / "report.html").unlink()
+    code = (
+        "import sys; from fedcord.cli.main import main; code = main(['report', 'study'])\n"
+        "assert code == 0 and 'torch' not in sys.modules\n"
+    )
+    again = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "study" / "report.html").read_text() == first
+    wrong = fedcord("report", "nowhere", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "no such folder: nowhere" in wrong.stderr

@@ -19,6 +19,7 @@ EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 COMMANDS = {
     "run": "run one algorithm",
     "compare": "run several algorithms on the same data and seeds, and report",
+    "report": "write tables, plots and page anew from run folders",
     "inspect": "show how different the clients' data are, before any training",
     "list": "show the algorithms, datasets, partitions and models there are",
 }
