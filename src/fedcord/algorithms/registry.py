@@ -59,10 +59,45 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "AFL with a closed-form refinement at every client",
             "analytic",
         ),
+        "deepafl": AlgorithmInfo(
+            "fedcord.algorithms.analytic.deepafl:DeepAFL",
+            "a deep residual network without gradients, one round of sums per block",
+            "analytic",
+        ),
+        "safle": AlgorithmInfo(
+            "fedcord.algorithms.analytic.safle:SAFLe",
+            "tables of grouped thresholded features, solved from integer counts",
+            "analytic",
+        ),
         "fedhip": AlgorithmInfo(
             "fedcord.algorithms.analytic.fedhip:FedHiP",
             "a closed-form model per client that other clients' partition cannot change",
             "analytic",
+        ),
+        "fedavg-oneshot": AlgorithmInfo(
+            "fedcord.algorithms.oneshot.baselines.fedavg_oneshot:FedAvgOneShot",
+            "FedAvg with one round of long local training",
+            "oneshot",
+        ),
+        "ensemble": AlgorithmInfo(
+            "fedcord.algorithms.oneshot.baselines.ensemble:Ensemble",
+            "the server keeps all models and averages their outputs (Guha et al. 2019)",
+            "oneshot",
+        ),
+        "fedproto-oneshot": AlgorithmInfo(
+            "fedcord.algorithms.oneshot.baselines.fedproto_oneshot:FedProtoOneShot",
+            "nearest class mean, means sent once (after Tan et al. 2022)",
+            "oneshot",
+        ),
+        "fedetf": AlgorithmInfo(
+            "fedcord.algorithms.oneshot.baselines.fedetf:FedETF",
+            "a fixed classifier with classes far apart (Li et al. 2023)",
+            "oneshot",
+        ),
+        "otfusion": AlgorithmInfo(
+            "fedcord.algorithms.oneshot.baselines.otfusion:OTFusion",
+            "neurons are matched before models are averaged (Singh and Jaggi 2020)",
+            "oneshot",
         ),
     }
 )

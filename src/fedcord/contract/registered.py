@@ -74,9 +74,11 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "afl": Row({"features": NARROW}, _random),
         "afl-aa": Row({"features": NARROW}, _afl_aa),
         "apfl": Row({"features": NARROW}, _random),
+        "deepafl": Row({"features": NARROW, "blocks": 2, "width": 16}, _random),
         "fedavg": Row(expectations=_random),
         "fedhip": Row({"features": NARROW}, _random),
         "fedprox": Row(expectations=_fedprox),
+        "safle": Row({"bits": 2, "groups": 12, "thresholds": "fixed"}, _random),
     }
 )
 """Rows by the name in the registry."""

@@ -108,8 +108,15 @@ class AFL(SolvesFromSums):
             weight = balancing_weight(count)
             return state.next({**state.shared, CLASS_WEIGHT: weight})
         sums = add_messages({}, updates, self.features.tag(state.shared, env))
-        solved = self.solve(sums) if not self.privacy.is_on else self._solve_private(sums, env)
-        return state.next(state.shared, sums, solved.tensors())
+        if self.privacy.is_on:
+            return state.next(state.shared, sums, self._solve_private(sums, env).tensors())
+        return state.next(state.shared, sums, self.result_of(sums))
+
+    def why_not_forget(self) -> str | None:
+        """Noise cannot be taken back, and class weights belong to the old counts."""
+        if self.privacy.is_on:
+            return "its sums carry privacy noise, and a second release would need a budget"
+        return "its class weights were made with that client" if self.balanced else None
 
     def _solve_private(self, sums: Tensors, env: Env) -> Solved:
         exact = summed_stats(sums, self.wire)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -97,12 +98,24 @@ class SolvesFromSums(ABC):
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Add up and solve once."""
-        sums = add_messages({}, updates, self.features.tag(state.shared, env))
-        return state.next(state.shared, sums, self.solve(sums).tensors())
+        sums = add_messages({}, updates, self.tag(state.shared, env))
+        return state.next(state.shared, sums, self.result_of(sums))
 
-    def solve(self, sums: Tensors) -> Solved:
-        """The global model of summed messages, as `add_messages` returns them."""
-        return solve_stats(summed_stats(sums, self.wire), self.ridge, self.wire)
+    def result_of(self, sums: Tensors) -> dict[str, Tensor]:
+        """What prediction needs, from summed messages as `add_messages` returns them."""
+        return solve_stats(self.stats_of(sums), self.ridge, self.wire).tensors()
+
+    def tag(self, shared: Tensors, env: Env) -> int:
+        """The tag of the features everybody must use."""
+        return self.features.tag(shared, env)
+
+    def stats_of(self, sums: Tensors) -> SufficientStats:
+        """Summed messages as statistics."""
+        return summed_stats(sums, self.wire)
+
+    def why_not_forget(self) -> str | None:
+        """Why a client cannot be taken out of the sums exactly, or None when it can."""
+        return None if self.is_additive else "its updates are not sums over samples"
 
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
         """Scores [B, C]: regressions of the one-hot code, not probabilities."""
@@ -143,13 +156,14 @@ def stats_update(stats: SufficientStats, form: str) -> Update:
 def add_messages(
     before: Tensors, updates: Iterable[tuple[ClientId, Update]], tag: int
 ) -> dict[str, Tensor]:
-    """Sums and ledger with further clients in them; nothing is held but the sums.
+    """Sums and ledger with further messages in them; nothing is held but the sums.
 
-    Messages are added as they travelled, so that integers stay exact.
+    Messages are added as they travelled, so that integers stay exact. A second message of the same
+    client is more of its samples.
 
     Args:
         before: what this function returned earlier, or nothing.
-        updates: the messages of clients that are not in `before`.
+        updates: the messages.
         tag: the features everybody must have used.
 
     Returns:
@@ -157,19 +171,12 @@ def add_messages(
         `ledger.count` [K] and `ledger.fingerprint` [K, 4] of their messages.
     """
     total = {name: tensor.clone() for name, tensor in select(before, SUM).items()}
-    known = select(before, LEDGER)
-    rows: dict[int, tuple[float, Tensor]] = {}
-    for place, client in enumerate(known["client"].tolist() if known else ()):
-        rows[client] = float(known["count"][place]), known["fingerprint"][place]
+    rows = ledger_rows(before)
     for client, update in updates:
         message = select(update.tensors, STATS)
         check_tag(message, tag, client)
-        if client in rows:
-            raise ProtocolError(
-                f"client {client} is already in the sums; send the difference as another client, "
-                "or forget it first."
-            )
-        rows[client] = update.weight, fingerprint(message)
+        count, print_ = rows.get(client, (0.0, torch.zeros(4, dtype=torch.float64)))
+        rows[client] = count + update.weight, print_ + fingerprint(message)
         for name, tensor in message.items():
             wide = tensor.to(torch.float64) if tensor.is_floating_point() else tensor
             if name in total:
@@ -177,6 +184,15 @@ def add_messages(
             else:
                 total[name] = wide.clone()
     return {**prefixed(SUM, total), **prefixed(LEDGER, ledger(rows))}
+
+
+def ledger_rows(sums: Tensors) -> dict[int, tuple[float, Tensor]]:
+    """Client to (samples, fingerprint); the inverse of `ledger`."""
+    known = select(sums, LEDGER)
+    if not known:
+        return {}
+    counts, prints = known["count"].tolist(), known["fingerprint"]
+    return dict(zip(known["client"].tolist(), zip(counts, prints, strict=True), strict=True))
 
 
 def ledger(rows: Mapping[int, tuple[float, Tensor]]) -> dict[str, Tensor]:
@@ -190,9 +206,18 @@ def ledger(rows: Mapping[int, tuple[float, Tensor]]) -> dict[str, Tensor]:
 
 
 def fingerprint(message: Tensors) -> Tensor:
-    """[4] float64: sums and squared norms of a message; a few passes at the speed of memory."""
+    """[4] float64: two weighted sums each of `gram` and `moment`.
+
+    Cheap, tolerant of rounding, and linear: the parts of a message that arrives in parts have
+    fingerprints that add up. It finds mistakes, not forgery.
+    """
     parts = [message[name].to(torch.float64).reshape(-1) for name in ("gram", "moment")]
-    return torch.stack([value for x in parts for value in (x.sum(), (x * x).sum())])
+    return torch.stack([value for x in parts for value in (x.sum(), (x * _waves(len(x))).sum())])
+
+
+@lru_cache(maxsize=4)
+def _waves(length: int) -> Tensor:
+    return torch.sin(torch.arange(1, length + 1, dtype=torch.float64))
 
 
 def check_tag(message: Tensors, tag: int, client: ClientId) -> None:

@@ -111,10 +111,14 @@ class FedHiP(SolvesFromSums):
         messages: dict[ClientId, Update] = {}
         heard = _noted(updates, messages) if self.personalize_at == "server" else updates
         sums = add_messages({}, heard, self.features.tag(state.shared, env))
-        return state.next(state.shared, sums, self.result(sums, messages))
+        result = self.result_of(sums)
+        if messages:
+            models = [self._from_stats(result, self._decoded(u)) for u in messages.values()]
+            result |= {PERSONAL: torch.stack(models), PERSONAL_CLIENT: torch.tensor([*messages])}
+        return state.next(state.shared, sums, result)
 
-    def result(self, sums: Tensors, messages: dict[ClientId, Update]) -> dict[str, Tensor]:
-        """Global model, S, and the personal models where the server makes them."""
+    def result_of(self, sums: Tensors) -> dict[str, Tensor]:
+        """Global model and S."""
         stats = summed_stats(sums, self.wire)
         fixed = self.client_ridge
         ridge = self.ridge if fixed is None else fixed * len(sums["ledger.client"])
@@ -122,11 +126,12 @@ class FedHiP(SolvesFromSums):
         metric = stats.gram.clone()
         metric[diagonal_places(stats.num_features)] += solved.report.ridge
         count = torch.tensor(stats.count)
-        out = {**solved.tensors(), METRIC: metric, COUNT: count}
-        if messages:
-            models = [self._from_stats(out, self._decoded(u)) for u in messages.values()]
-            out |= {PERSONAL: torch.stack(models), PERSONAL_CLIENT: torch.tensor([*messages])}
-        return out
+        return {**solved.tensors(), METRIC: metric, COUNT: count}
+
+    def why_not_forget(self) -> str | None:
+        """Personal models made by the server need every client's own message again."""
+        at_server = self.personalize_at == "server"
+        return "personal models were made by the server" if at_server else None
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """P_k and the α it was made with; `shared` is the server's whole result."""
