@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from fedcord.algorithms.oneshot.ladder import PRESETS
 from fedcord.core.errors import ConfigError, unknown_name
 
 
@@ -44,6 +45,12 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "FedAvg with a pull towards the global model (Li et al. 2020)",
             "averaging",
         ),
+        **{
+            name: AlgorithmInfo(
+                "fedcord.algorithms.oneshot.oneshot:OneShot", rung.summary, "oneshot", rung.values
+            )
+            for name, rung in PRESETS.items()
+        },
         "afl": AlgorithmInfo(
             "fedcord.algorithms.analytic.afl:AFL",
             "one round of sums, one exact solve, the same for any partition (He et al. 2025)",
@@ -67,6 +74,16 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         "safle": AlgorithmInfo(
             "fedcord.algorithms.analytic.safle:SAFLe",
             "tables of grouped thresholded features, solved from integer counts",
+            "analytic",
+        ),
+        "fedacnnl": AlgorithmInfo(
+            "fedcord.algorithms.analytic.fedacnnl:FedACnnL",
+            "a convolutional network by least squares, one round per layer",
+            "analytic",
+        ),
+        "pfedacnnl": AlgorithmInfo(
+            "fedcord.algorithms.analytic.pfedacnnl:PFedACnnL",
+            "fedacnnl with a last layer per group of clients, bent to each client",
             "analytic",
         ),
         "fedhip": AlgorithmInfo(

@@ -14,6 +14,7 @@ from typing import Any
 from fedcord.algorithms.analytic.afl import AFL
 from fedcord.algorithms.analytic.afl_aa import AFLByModels
 from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.layerwise import Layers
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.local_sgd import LocalSGD
@@ -24,6 +25,9 @@ from fedcord.core.params import build
 
 QUICK = LocalSGD(batch_size=8, lr=0.1)
 """Local training that learns a tiny task in a few rounds; used wherever there is a `local`."""
+
+SHALLOW = Layers(channels=(8,), kernel=3)
+"""One hidden layer, which is enough for the tiny tasks."""
 
 NARROW = FeatureMap(width=24)
 """Few random features, which are enough for the tiny tasks."""
@@ -75,9 +79,11 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "afl-aa": Row({"features": NARROW}, _afl_aa),
         "apfl": Row({"features": NARROW}, _random),
         "deepafl": Row({"features": NARROW, "blocks": 2, "width": 16}, _random),
+        "fedacnnl": Row({"layers": SHALLOW}, _random),
         "fedavg": Row(expectations=_random),
         "fedhip": Row({"features": NARROW}, _random),
         "fedprox": Row(expectations=_fedprox),
+        "pfedacnnl": Row({"layers": SHALLOW}, _random),
         "safle": Row({"bits": 2, "groups": 12, "thresholds": "fixed"}, _random),
     }
 )

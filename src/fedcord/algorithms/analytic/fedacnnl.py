@@ -1,0 +1,151 @@
+"""A convolutional network trained without gradients: one round and one least squares per layer.
+
+Reference: "FedACnnL: Gradient-Free Federated Learning by Analytic Convolutional Networks", 2024.
+
+Travels: in every round up the sums of one layer's patches, D(D+1)/2 + DC numbers, down the layers
+so far. Stays: samples and activations.
+
+| paper | here |
+|---|---|
+| A_l | patches of layer l, with a constant 1 |
+| Q_l, T_l = Y Q_l | random label codes, the hidden layer's targets |
+| γ | `ridge`, per row |
+| W_l | `layer{l}.weight` |
+
+    W_l = (Σ A'A + γ N P I)⁻¹ (Σ A'Y) Q_l        the last layer without Q
+
+What a layer minimises is the error of its own label codes, a surrogate of the network's error.
+
+Deviations: the paper's label encoding is not readable to us; codes are Gaussian. Clients send A'Y,
+which does not depend on Q, instead of A'T. Without more, all channels of a layer lie in C
+directions; so a share `random_channels` of them are random filters (1 gives the baseline that the
+method has to beat). Channels are scaled to mean square 1 from the sums. The last map is averaged
+down to `layers.grid`.
+
+Limits: without hidden layers it is `afl` on flattened inputs with ridge γN. random_channels = 1 is
+a random-filter network with a solved last layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcord.algorithms.analytic.closed_form import (
+    SEEN,
+    STATS,
+    add_messages,
+    mask_unseen,
+    stats_update,
+    summed_stats,
+)
+from fedcord.algorithms.analytic.layerwise import (
+    Layers,
+    collected,
+    label_codes,
+    layer_stats,
+    random_filters,
+    unit_variance,
+)
+from fedcord.algorithms.analytic.stats import SufficientStats, feature_tag
+from fedcord.core.contract import ClientResult, Env, ServerState, Updates
+from fedcord.core.errors import ConfigError
+from fedcord.core.examples import ClientData
+from fedcord.core.params import check_params, param
+from fedcord.core.tensors import Tensors, TensorSpec
+from fedcord.ops.ridge import solve_ridge
+
+
+@dataclass(frozen=True)
+class FedACnnL:
+    """Analytic convolutional network learning in a federation."""
+
+    layers: Layers = param(Layers(), "the network")
+    ridge: float = param(1e-2, "per patch (paper: γ)", above=0)
+    last_ridge: float = param(1e-3, "per sample, of the last layer", above=0)
+    random_channels: float = param(
+        0.5, "share of channels that are random filters", at_least=0, at_most=1
+    )
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+    @property
+    def rounds(self) -> int | None:
+        """One per layer."""
+        return self.layers.depth
+
+    @property
+    def is_additive(self) -> bool:
+        """Every round's updates are sums over samples."""
+        return True
+
+    def init(self, env: Env) -> ServerState:
+        """No layer yet."""
+        return network_start(env)
+
+    def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
+        """Sums of this round's layer."""
+        size = self.layers.num_inputs(env.round, env.task)
+        spec = SufficientStats.spec(size, env.task.num_classes)
+        return {f"{STATS}.{name}": part for name, part in spec.items()}
+
+    def client_update(
+        self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
+    ) -> ClientResult:
+        """One pass through the layers so far, then sums."""
+        tag = layer_tag(self.layers, shared, env)
+        stats = layer_stats(self.layers, collected(shared), data.train, env.task, tag)
+        return ClientResult(stats_update(stats, "packed64"))
+
+    def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        """Solve this round's layer."""
+        tag = layer_tag(self.layers, state.shared, env)
+        stats = summed_stats(add_messages({}, updates, tag), "packed64")
+        weight = self.solve_layer(stats, env)
+        shared = {**state.shared, f"layer{env.round}.weight": weight}
+        return state.next(shared, result={SEEN: stats.class_count > 0})
+
+    def solve_layer(self, stats: SufficientStats, env: Env) -> Tensor:
+        """Weights [D, C'] of this round's layer from everybody's sums."""
+        gram, layer, count = stats.gram_matrix(), env.round, max(stats.count, 1)
+        if layer == self.layers.depth - 1:
+            return solve_ridge(gram, stats.moment, self.last_ridge * count)[0]
+        rows = count * self.layers.num_positions(layer, env.task)
+        base, _ = solve_ridge(gram, stats.moment, self.ridge * rows)
+        weight = base @ label_codes(self.layers, layer, env.task.num_classes, env.seed)
+        filters = random_filters(self.layers, layer, len(gram), env.seed)
+        num_random = round(self.random_channels * weight.shape[1])
+        mixed = torch.cat([filters[:, :num_random], weight[:, num_random:]], dim=1)
+        return unit_variance(mixed, gram, rows)
+
+    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """Scores [B, C]; zero until the last layer is there."""
+        return network_scores(self.layers, shared, inputs, env)
+
+
+def network_start(env: Env) -> ServerState:
+    """The state before the first layer."""
+    if not env.task.prepare(torch.zeros(1, *env.task.input_shape)).is_floating_point():
+        raise ConfigError(
+            "layer-wise least squares needs images or vectors, not text; use afl with a frozen "
+            "model."
+        )
+    seen = torch.zeros(env.task.num_classes, dtype=torch.bool)
+    return ServerState(shared={}, result={SEEN: seen})
+
+
+def layer_tag(layers: Layers, shared: Tensors, env: Env) -> int:
+    """The tag of this round's patches: the network's shape, and how many layers came before."""
+    return feature_tag(f"{layers}|{env.task.input_shape}|{env.seed}|{len(collected(shared))}")
+
+
+def network_scores(layers: Layers, shared: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    """Scores [B, C] of the global network."""
+    weights = collected(shared)
+    if len(weights) < layers.depth:
+        return torch.zeros(len(inputs), env.task.num_classes, dtype=torch.float64)
+    return mask_unseen(layers.scores(inputs.cpu(), weights, env.task), shared[SEEN])
