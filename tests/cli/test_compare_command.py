@@ -3,7 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cli.test_run_command import fedcord, result_of
+from tests.cli.command import fedcord, result_of
 
 WORDS = ["compare", "fedavg", "fedprox", "--clients", "5", "--rounds", "3", "--seeds", "2"]
 

@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from tests.cli.test_run_command import fedcord
+from tests.cli.command import fedcord
 
 
 def test_numbers_and_pictures(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
-"""The command line as a user meets it: in a process of its own."""
+"""The command line as a user meets it."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,26 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-FEDCORD = [sys.executable, "-m", "fedcord.cli.main"]
+from fedcord.algorithms.registry import ALGORITHMS
+from fedcord.core.errors import unknown_name
+from tests.cli.command import FEDCORD, fedcord, fedcord_process, result_of
+
 SMALL = ["--clients", "5", "--rounds", "2"]
-
-
-def fedcord(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*FEDCORD, *words],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "100", **env},
-    )
-
-
-def result_of(*words: str, cwd: Path) -> dict[str, Any]:
-    done = fedcord(*words, "--json", cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    values: dict[str, Any] = json.loads(done.stdout)
-    return values
 
 
 def test_json_has_what_programs_need_and_engines_agree(tmp_path: Path) -> None:
@@ -232,10 +216,17 @@ def test_a_users_own_algorithm_runs_by_its_place(tmp_path: Path) -> None:
         "        return FedAvg().client_update(shared, memory, data, env)\n"
     )
     own = ["run", "mine:Lazy", "--set", "speed=2", *SMALL]
-    one = result_of(*own, cwd=tmp_path)
-    two = result_of(*own, "--engine", "processes", "--workers", "1", cwd=tmp_path)
-    assert one["state_hash"] == two["state_hash"]
-    assert one["algorithm"] == "mine:Lazy"
+    one = fedcord_process(*own, "--json", cwd=tmp_path)
+    two = fedcord_process(*own, "--engine", "processes", "--workers", "1", "--json", cwd=tmp_path)
+    first, second = json.loads(one.stdout), json.loads(two.stdout)
+    assert first["state_hash"] == second["state_hash"]
+    assert first["algorithm"] == "mine:Lazy"
+
+
+def test_a_users_mistake_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:
+    done = fedcord_process("run", "fedavgg", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (f"error: {unknown_name('algorithm', 'fedavgg', ALGORITHMS)}\n")
 
 
 def test_help_and_list_answer_without_torch(tmp_path: Path) -> None:
