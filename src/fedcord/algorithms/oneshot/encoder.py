@@ -12,9 +12,10 @@ from fedcord.core.tensors import Tensors
 
 def head_prefix(network: nn.Module) -> str:
     """The dotted start of the head's tensor names, such as `head.`."""
+    head: object = getattr(network, "head", None)
     for name, module in network.named_modules():
-        if name and module is network.head:
-            return name + "."
+        if name and module is head:
+            return f"{name}."
     raise ProtocolError(
         f"{type(network).__name__} has no layer that is its `head`; use a network of this library "
         "or name its last layer so."

@@ -1,0 +1,136 @@
+"""Every named combination of parts: FAFI, the versions of the research log, FLARE.
+
+Plain values over the parameters of `oneshot.OneShot`, whose defaults are FAFI. This module does not
+import torch: the registry lists it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One named combination.
+
+    Attributes:
+        summary: one line.
+        values: what differs from FAFI, nested by part.
+    """
+
+    summary: str
+    values: Values
+
+
+_RANDOM = {"kind": "random"}
+_ETF = {"kind": "etf"}
+_ANNEAL = {"kind": "anneal", "weight": 5.0, "schedule": "linear"}
+_ENTROPY = {"kind": "entropy", "schedule": "linear"}
+_V11 = {"kind": "uw_ext_coupled", "progress": "round_start"}
+_V12 = {"kind": "uw_meta_data", "schedule": "linear"}
+_VALVE = {"lambda_max": 50.0, "hinge_weight": 0.02}
+_FLARE = {"kind": "uw_meta_log", "schedule": "linear", **_VALVE}
+_LEARNED_PROTOTYPES = {"kind": "trainable_protos"}
+_FEATURE_BANK = {"feature_bank": 16}
+
+PRESETS: Mapping[str, Rung] = MappingProxyType(
+    {
+        "fafi": Rung("one-shot: prototypes, supervised contrast, feature ensemble (V4)", {}),
+        "memory-bank": Rung(
+            "FAFI with a queue of past features (rejected in the log)",
+            {
+                "objective": {
+                    "memory_bank": 4096,
+                    "temperature": 0.5,
+                    "base_temperature": 0.5,
+                }
+            },
+        ),
+        "feature-bank": Rung(
+            "FAFI with contrast to outside features (rejected in the log)",
+            {"objective": _FEATURE_BANK},
+        ),
+        "two-stage": Rung(
+            "feature bank first, local loss after, in turn (rejected in the log)",
+            {"objective": {**_FEATURE_BANK, "alignment_epochs": 1}},
+        ),
+        "drcl": Rung(
+            "FAFI drawn to random anchors by a constant weight (V5)",
+            {"anchors": _RANDOM, "policy": {"kind": "fixed", "weight": 1.0}},
+        ),
+        "v6": Rung("V5 with a weight that falls to zero", {"anchors": _RANDOM, "policy": _ANNEAL}),
+        "v7": Rung("V6 with anchors on a simplex", {"anchors": _ETF, "policy": _ANNEAL}),
+        "v8": Rung(
+            "V7 with a target that moves from the first prototypes to the simplex",
+            {"anchors": {"kind": "interpolated"}, "policy": _ANNEAL},
+        ),
+        "v9a": Rung(
+            "V7 with each client's weight by its label entropy",
+            {"anchors": _ETF, "policy": _ENTROPY},
+        ),
+        "v9b": Rung(
+            "V7 with prototypes learned on the server",
+            {"anchors": _ETF, "policy": _ANNEAL, "server": _LEARNED_PROTOTYPES},
+        ),
+        "v9ab": Rung(
+            "V9A and V9B together",
+            {"anchors": _ETF, "policy": _ENTROPY, "server": _LEARNED_PROTOTYPES},
+        ),
+        "plan-c": Rung(
+            "V7 with opposing gradients projected (PCGrad)",
+            {"anchors": _ETF, "policy": _ANNEAL, "conflict": {"kind": "pcgrad_local"}},
+        ),
+        "v10": Rung(
+            "uncertainty weights that also scale the base loss",
+            {"anchors": _ETF, "policy": {"kind": "kendall_coupled", "start": "unbiased"}},
+        ),
+        "v10-rescaled": Rung(
+            "V10 with the base loss at full weight", {"anchors": _ETF, "policy": {"kind": "uw"}}
+        ),
+        "v11-linear": Rung(
+            "V10-rescaled annealed from outside, as run: the schedule cancels",
+            {"anchors": _ETF, "policy": {**_V11, "schedule": "linear"}},
+        ),
+        "v11-cosine": Rung(
+            "V11 with a cosine schedule",
+            {"anchors": _ETF, "policy": {**_V11, "schedule": "cosine"}},
+        ),
+        "v11-fixed": Rung(
+            "V11 as it was meant: only the weight is annealed",
+            {"anchors": _ETF, "policy": {"kind": "uw_ext", "schedule": "linear"}},
+        ),
+        "v12": Rung(
+            "meta-annealing as reported: λ can run away", {"anchors": _ETF, "policy": _V12}
+        ),
+        "v13": Rung(
+            "V12 with a floor under σ²_align: too weak",
+            {"anchors": _ETF, "policy": {**_V12, "align_floor": 1e-3}},
+        ),
+        "flare": Rung(
+            "clients learn their alignment weight, annealed to zero, with a safety valve (V14)",
+            {"anchors": _ETF, "policy": _FLARE},
+        ),
+        "flare-as-logged": Rung(
+            "V14 as the log describes it: V12, floor, valve, joint clipping",
+            {
+                "anchors": _ETF,
+                "policy": {**_V12, "align_floor": 1e-3, **_VALVE},
+                "local": {"joint_clip": True},
+            },
+        ),
+        "flare-scale-free": Rung(
+            "FLARE with an alignment of directions, whose weight means the same for every network",
+            {"anchors": _ETF, "alignment": {"form": "cosine"}, "policy": _FLARE},
+        ),
+        "flare-lpa": Rung(
+            "FLARE with one model fused from layer-wise posteriors",
+            {"anchors": _ETF, "policy": _FLARE, "server": {"kind": "lpa"}},
+        ),
+    }
+)
+"""Presets by name, in the order of the ladder."""

@@ -1,0 +1,212 @@
+"""One-shot federated learning in five parts: clients train alone, send once, the server fuses.
+
+Reference: FAFI (ICML 2025) is the base; FLARE adds anchors common to all clients and a weight of
+alignment that each client learns. `ladder.PRESETS` names the combinations.
+
+Travels: down the first encoder and prototypes, once; up the encoder, prototypes [C, D], class
+counts [C] and the number of examples, once, and what the chosen server asks for beside. Stays:
+everything else, in particular λ and the entropy of labels.
+
+| paper | here |
+|---|---|
+| P_i, z | `proto.weight`, features of length one |
+| A | `anchors`, a function of the seed, never sent |
+| L_base, L_align | `objective`, `alignment` |
+| λ, σ², s(p), γ | `policy` |
+| R, E | `checkpoints`, `local.epochs` / `checkpoints` |
+| PCGrad | `conflict` |
+
+Deviations. From the released FAFI code: augmentation draws per example, short batches are used,
+inputs are normalised once, momentum lives through checkpoints, log σ² is clipped apart from the
+weights; switches in `local` bring most of the old behaviour back. Data without random views is not
+doubled. From the log: with FLARE's recommended reading the schedule damps the log term, because as
+written it drives λ to infinity (spec §12).
+
+Limits: without anchors, or with λ = 0, it is FAFI, bit for bit. Checkpoints only look: any number
+of them gives the same bits with `policy.progress = global` and the optimiser kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedcord.algorithms.oneshot import metrics as oneshot_metrics
+from fedcord.algorithms.oneshot.alignment import Alignment
+from fedcord.algorithms.oneshot.anchors import Anchors
+from fedcord.algorithms.oneshot.conflict import Conflict
+from fedcord.algorithms.oneshot.encoder import encoder_tensors, encoder_with
+from fedcord.algorithms.oneshot.guard import observations
+from fedcord.algorithms.oneshot.local_training import Epoch, Learner, LocalTraining, LocalWork
+from fedcord.algorithms.oneshot.member import (
+    MODEL,
+    PROTOTYPES,
+    Member,
+    received,
+    upload,
+    upload_spec,
+)
+from fedcord.algorithms.oneshot.objective import Objective
+from fedcord.algorithms.oneshot.policy import Policy, Sigma
+from fedcord.algorithms.oneshot.rules import cross_rules, notes_for, task_rules
+from fedcord.algorithms.oneshot.schedule import Plan
+from fedcord.algorithms.oneshot.servers.server import Server
+from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.examples import ClientData
+from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
+from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
+
+FUSED = "fused"
+"""Prefix of the server's result."""
+
+
+@dataclass(frozen=True)
+class OneShot:
+    """FAFI, FLARE and everything between."""
+
+    objective: Objective = param(Objective(), "what clients minimise by themselves")
+    anchors: Anchors = param(Anchors(), "points common to all clients")
+    alignment: Alignment = param(Alignment(), "distance of prototypes from anchors")
+    policy: Policy = param(Policy(), "weight of alignment")
+    conflict: Conflict = param(Conflict(), "what to do about opposing gradients")
+    server: Server = param(Server(), "how clients' models are fused")
+    local: LocalTraining = param(LocalTraining(), "how clients train")
+    checkpoints: int = param(
+        10, "looks at local training, at most one per epoch; the last is the exchange", at_least=1
+    )
+
+    def __post_init__(self) -> None:
+        check_params(self)
+        problems = cross_rules(self)
+        if problems:
+            raise ConfigError(problems)
+
+    @property
+    def plan(self) -> Plan:
+        """The epochs of local training, in chunks."""
+        return Plan(self.local.epochs, min(self.checkpoints, self.local.epochs))
+
+    @property
+    def rounds(self) -> int | None:
+        """One exchange; the rounds before it are probes."""
+        return self.plan.chunks
+
+    def is_probe(self, env: Env) -> bool:
+        """All rounds but the last only look."""
+        return env.round + 1 < self.plan.chunks
+
+    def notes(self, task: Task) -> tuple[str, ...]:
+        """What deserves a second look in these settings for this task, in plain words."""
+        return notes_for(self, task)
+
+    def observations(self, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """What a client's metrics show to have gone wrong, in plain words."""
+        return observations(self.policy, client, metrics)
+
+    def init(self, env: Env) -> ServerState:
+        """One encoder and prototypes ~ N(0, 1) for all."""
+        network = env.task.initial_network(env.generator("init"))
+        shape = env.task.num_classes, int(network.feature_dim)  # type: ignore[arg-type]
+        problems = task_rules(self, env.task, shape[1])
+        if problems:
+            raise ConfigError(problems)
+        prototypes = torch.randn(shape, generator=env.generator("prototypes"))
+        model = prefixed(MODEL, encoder_tensors(network))
+        return ServerState(shared={**model, PROTOTYPES: prototypes})
+
+    def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
+        """An encoder and prototypes like those sent, counts, and what the server asks for."""
+        num_classes, feature_dim = shared[PROTOTYPES].shape
+        extra = self.server.extra_spec(env)
+        return upload_spec(select(shared, MODEL), num_classes, feature_dim, extra)
+
+    def client_update(
+        self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
+    ) -> ClientResult:
+        """The epochs of one chunk, going on from what the client kept."""
+        counts = torch.bincount(data.train.labels, minlength=env.task.num_classes).float()
+        learner = self._learner(shared, memory, counts, env)
+        measured = self._work.train(learner, data.train, self._epochs(shared, env), env)
+        prototypes = learner.prototypes.detach()
+        extra = self.server.extra_upload(learner.network, prototypes, data, env)
+        member = Member(
+            encoder_tensors(learner.network),
+            prototypes.cpu().clone(),
+            counts,
+            len(data.train),
+            extra,
+        )
+        kept = self._kept(learner, member) if self.is_probe(env) else {}
+        return ClientResult(Update(upload(member), len(data.train), measured), kept)
+
+    def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        """The fused model as the result; `shared` stays as it was, so nothing flows back."""
+        members = {k: received(u.tensors, u.weight) for k, u in updates if u.weight > 0}
+        if not members:
+            raise ProtocolError("no client has examples; there is nothing to fuse.")
+        points = self.anchors.points(state.shared[PROTOTYPES], env)
+        trained = {name for name, _ in env.task.scratch_network().named_parameters()}
+        measured = oneshot_metrics.measure(list(members.values()), trained, points)
+        return state.next(
+            shared=state.shared,
+            private={f"metric.{n}": torch.tensor(value) for n, value in measured.items()},
+            result=prefixed(FUSED, self.server.fuse(members, points, env)),
+        )
+
+    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """Class scores [B, C] of the fused model."""
+        fused = select(shared, FUSED)
+        if not fused:
+            raise ProtocolError("there is no fused model yet; predict after a round.")
+        return self.server.predict(fused, inputs, env)
+
+    @property
+    def _work(self) -> LocalWork:
+        return LocalWork(self.local, self.objective, self.alignment, self.policy, self.conflict)
+
+    def _epochs(self, shared: Tensors, env: Env) -> list[Epoch]:
+        """What holds in each epoch of the chunk `env` stands in."""
+        first = shared[PROTOTYPES].to(env.task.device)
+        points = self.anchors.points(first, env)
+        outside = self.objective.outside_bank(first.shape[0], first.shape[1], env)
+        plan = self.plan
+        epochs = []
+        for number in plan.epochs_of(env.round):
+            progress = plan.progress(self.policy.progress, env.round, number)
+            target = None if points is None else self.anchors.target(points, first, progress)
+            epochs.append(Epoch(number, self.policy.factor(progress), target, outside))
+        return epochs
+
+    def _learner(self, shared: Tensors, memory: Tensors, counts: Tensor, env: Env) -> Learner:
+        """The client's model as it left it, or as it was first sent."""
+        start, task = memory or shared, env.task
+        network = encoder_with(task, select(start, MODEL), env.client)
+        learner = Learner(
+            network,
+            nn.Parameter(start[PROTOTYPES].clone().to(task.device)),
+            counts,
+            self.policy.begin(counts),
+        )
+        if "sigma" in memory:
+            learner.sigma = Sigma.of(memory["sigma"])
+        if "bank.features" in memory:
+            learner.memory = memory["bank.features"], memory["bank.labels"]
+        momentum = select(memory, "momentum")
+        learner.momentum = [momentum[str(place)] for place in range(len(momentum))]
+        return learner
+
+    def _kept(self, learner: Learner, member: Member) -> dict[str, Tensor]:
+        """What the client needs to go on: model, momentum, σ, memory bank."""
+        kept = {**prefixed(MODEL, member.model), PROTOTYPES: member.prototypes}
+        if self.policy.learns:
+            kept["sigma"] = learner.sigma.tensor()
+        if learner.memory is not None:
+            kept["bank.features"], kept["bank.labels"] = learner.memory
+        if not self.local.reset_optimizer_each_chunk:
+            kept |= {f"momentum.{place}": t for place, t in enumerate(learner.momentum)}
+        return kept
