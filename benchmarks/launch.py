@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -21,6 +21,12 @@ from workload import Workload
 
 HERE = Path(__file__).parent
 SAMPLE_SECONDS = 0.25
+KEEP_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+    "MALLOC_TOP_PAD_": str(64 * 2**20),
+}
+"""Settings of the C library under which every step reuses the pages of the last."""
 PEERS_PYTHON = HERE.parent / ".venv-bench" / "bin" / "python"
 
 
@@ -36,6 +42,7 @@ class Contender:
         cores: it can keep busy; its roofline.
         is_peer: runs in the peers' virtual environment.
         processes: started through torchrun when more than one.
+        keeps_memory: freed memory is not handed back to the operating system.
     """
 
     name: str
@@ -45,6 +52,7 @@ class Contender:
     cores: int = 1
     is_peer: bool = False
     processes: int = 1
+    keeps_memory: bool = False
 
     def command(self) -> list[str]:
         """Interpreter and module."""
@@ -102,7 +110,9 @@ def run_contender(contender: Contender, workload: Workload, rounds: int, fractio
             "out": out,
         }
         flags = [part for key, value in given.items() for part in (f"--{key}", str(value))]
-        text, peak = watch([*contender.command(), *flags], contender.threads, Path(private))
+        command = [*contender.command(), *flags]
+        more = KEEP_MEMORY if contender.keeps_memory else {}
+        text, peak = watch(command, contender.threads, Path(private), more)
         weights = np.load(out)
     measured = json.loads(text)["rounds"][1:]
     mean = {key: fmean(one[key] for one in measured) for key in measured[0]}
@@ -146,7 +156,9 @@ def environment(threads: int, private: Path) -> dict[str, str]:
     }
 
 
-def watch(command: list[str], threads: int, private: Path) -> tuple[str, int]:
+def watch(
+    command: list[str], threads: int, private: Path, more: Mapping[str, str] | None = None
+) -> tuple[str, int]:
     """The report line of a command, and the most memory it held."""
     log = private / "log.txt"
     peak = 0
@@ -156,7 +168,7 @@ def watch(command: list[str], threads: int, private: Path) -> tuple[str, int]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment(threads, private),
+            env={**environment(threads, private), **(more or {})},
             cwd=private,
         )
         try:
