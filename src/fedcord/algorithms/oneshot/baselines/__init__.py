@@ -1,0 +1,1 @@
+"""One-shot methods to compare with: clients train once with cross-entropy, the server fuses."""

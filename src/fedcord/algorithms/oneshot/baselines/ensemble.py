@@ -1,0 +1,89 @@
+"""Clients' models answer together: the server keeps all of them.
+
+Reference: Guha, Talwalkar, Smith, "One-Shot Federated Learning", 2019; the two forms are those FAFI
+compares with (spec §17).
+
+Travels: down the first model; up the trained model. Stays: nothing.
+
+| spec | here |
+|---|---|
+| w_i = n_i/Σn or 1/K | `weighting` = size or uniform |
+| Σ w_i logits_i | `fusion` = logits |
+| Σ w_i f_i, then the averaged fc | `fusion` = features |
+
+Deviations: Guha et al. select members by validation or size; all clients are members here.
+`fusion` = probabilities averages softmax outputs, which neither reference does.
+
+Limits: one client is that client; equal clients give the common one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.oneshot.baselines.one_exchange import (
+    ONE_SHOT,
+    SendsOnce,
+    Uploads,
+    upload_weights,
+)
+from fedcord.algorithms.oneshot.encoder import head_prefix
+from fedcord.algorithms.oneshot.servers.ensemble import (
+    features_of,
+    member_outputs,
+    pack,
+    scores_of,
+)
+from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
+from fedcord.core.contract import Env, ServerState
+from fedcord.core.params import check_params, param
+from fedcord.core.tensors import Tensors, prefixed
+from fedcord.ops.weighted_mean import weighted_mean
+
+WEIGHTS, HEAD = "fused.weights", "fused.head"
+
+
+@dataclass(frozen=True)
+class Ensemble(SendsOnce):
+    """All clients' models, fused at their outputs or at their features."""
+
+    fusion: str = param(
+        "logits", "what is averaged", choices=("logits", "probabilities", "features")
+    )
+    weighting: str = param("size", "clients' weights", choices=WEIGHTINGS)
+    local: LocalSGD = param(ONE_SHOT, "how clients train")
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+    def fuse(self, state: ServerState, uploads: Uploads, env: Env) -> dict[str, Tensor]:
+        """All models, their weights [K], and the mean head for `features`."""
+        weights = upload_weights(uploads, self.weighting)
+        models = {client: upload.model for client, upload in uploads.items()}
+        head = head_prefix(env.task.scratch_network())
+        mean = weighted_mean(
+            ({n.removeprefix(head): t for n, t in model.items() if n.startswith(head)}, weight)
+            for model, weight in zip(models.values(), weights, strict=True)
+        )
+        return {**pack(models, env), **prefixed(HEAD, mean), WEIGHTS: torch.tensor(weights)}
+
+    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """Class scores [B, C]; logarithms of the mean probabilities for `probabilities`."""
+        weights = shared[WEIGHTS].tolist()
+        ask = features_of if self.fusion == "features" else scores_of
+        total = torch.zeros(())
+        with torch.inference_mode():
+            for place, output in member_outputs(shared, inputs, env, ask):
+                part = output.softmax(dim=1) if self.fusion == "probabilities" else output
+                total = total + weights[place] * part
+            if self.fusion == "features":
+                bias = shared.get(f"{HEAD}.bias")
+                return F.linear(total, shared[f"{HEAD}.weight"], bias)
+            if self.fusion == "probabilities":
+                return total.clamp(min=torch.finfo(total.dtype).tiny).log()
+            return total

@@ -1,0 +1,132 @@
+"""What one-shot baselines share: one model down, cross-entropy at clients, one model up."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.model_exchange import (
+    MODEL,
+    cross_entropy,
+    model_update,
+    received_model,
+)
+from fedcord.algorithms.stacked_mlp import can_train_stacked, train_stacked
+from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates
+from fedcord.core.errors import ProtocolError
+from fedcord.core.examples import ClientData
+from fedcord.core.task import Task, tensors_of
+from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
+
+ONE_SHOT = LocalSGD(epochs=60, batch_size=64, lr=0.05, momentum=0.9)
+"""Long local training, with the budget of FAFI's clients, so that methods compare."""
+
+
+FUSED = "fused"
+"""The prefix of the one model that some servers make."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What one client sent.
+
+    Attributes:
+        tensors: by name, `model.*` among them.
+        size: training examples.
+    """
+
+    tensors: Tensors
+    size: float
+
+    @property
+    def model(self) -> dict[str, Tensor]:
+        """The tensors of its network."""
+        return select(self.tensors, MODEL)
+
+
+Uploads = Mapping[ClientId, Upload]
+"""In ascending order of clients."""
+
+
+class SendsOnce(ABC):
+    """The half of the contract that methods with one exchange of models have in common.
+
+    A method is a final frozen dataclass that adds its parameters, `local` among them, and `fuse`
+    and `predict`.
+    """
+
+    local: LocalSGD
+
+    @property
+    def rounds(self) -> int | None:
+        """One."""
+        return 1
+
+    def init(self, env: Env) -> ServerState:
+        """A freshly drawn model, the same for every client."""
+        network = env.task.initial_network(env.generator("init"))
+        return ServerState(shared=prefixed(MODEL, tensors_of(network)))
+
+    def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
+        """A model like the one sent."""
+        return spec_of(prefixed(MODEL, select(shared, MODEL)))
+
+    def client_update(
+        self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
+    ) -> ClientResult:
+        """Local training with cross-entropy."""
+        if self.can_stack(env.task):
+            return self.client_updates(shared, [memory], [data], [env])[0]
+        network = received_model(shared, env)
+        metrics = self.local.train(network, data.train, cross_entropy, env)
+        return ClientResult(model_update(network, data, metrics))
+
+    def can_stack(self, task: Task) -> bool:
+        """Whether the network and settings are plain enough for the stacked fast path."""
+        return can_train_stacked(task, self.local)
+
+    def client_updates(
+        self,
+        shared: Tensors,
+        memories: Sequence[Tensors],
+        datas: Sequence[ClientData],
+        envs: Sequence[Env],
+    ) -> list[ClientResult]:
+        """`client_update` of several clients in one go."""
+        return train_stacked(self.local, shared, datas, envs)
+
+    def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        """What `fuse` makes of the uploads becomes the result; clients are sent nothing more."""
+        uploads = {client: Upload(u.tensors, u.weight) for client, u in updates if u.weight > 0}
+        if not uploads:
+            raise ProtocolError("no client trained on an example; at least one is needed.")
+        uploads = {client: uploads[client] for client in sorted(uploads)}
+        return state.next(shared=state.shared, result=self.fuse(state, uploads, env))
+
+    @abstractmethod
+    def fuse(self, state: ServerState, uploads: Uploads, env: Env) -> dict[str, Tensor]:
+        """Everything prediction needs, from the state before and the uploads."""
+
+    @abstractmethod
+    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """Class scores [B, C] of prepared inputs [B, ...]."""
+
+
+def predict_fused(shared: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    """Class scores [B, C] of the one model a server made, held as `fused.*`."""
+    network = env.task.network_with(select(shared, FUSED))
+    with torch.inference_mode():
+        scores: Tensor = network(inputs)
+    return scores
+
+
+def upload_weights(uploads: Uploads, weighting: str) -> list[float]:
+    """Shares of the examples (`size`) or equal shares (`uniform`); their sum is 1."""
+    sizes = [upload.size if weighting == "size" else 1.0 for upload in uploads.values()]
+    total = sum(sizes)
+    return [size / total for size in sizes]
