@@ -19,12 +19,17 @@ from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
-from fedcord.contract.expectations import Expectations, Limit
-from fedcord.core.contract import Algorithm
+from fedcord.contract.compare import difference
+from fedcord.contract.expectations import Expectations, Identity, Limit
+from fedcord.core.contract import Algorithm, ServerState, Update
 from fedcord.core.params import build
+from fedcord.core.tensors import select
 
 QUICK = LocalSGD(batch_size=8, lr=0.1)
 """Local training that learns a tiny task in a few rounds; used wherever there is a `local`."""
+
+LONG = LocalSGD(epochs=12, batch_size=8, lr=0.1)
+"""Local training that learns a tiny task in the only round of a one-shot method."""
 
 SHALLOW = Layers(channels=(8,), kernel=3)
 """One hidden layer, which is enough for the tiny tasks."""
@@ -73,6 +78,20 @@ def _random() -> Expectations:
     return Expectations(is_random=True)
 
 
+def _kept_as(prefix: str) -> Identity:
+    """One client alone: the model under `prefix` in the result is the one it sent."""
+
+    def identity(before: ServerState, update: Update, after: ServerState) -> str | None:
+        return difference(select(after.result, prefix), select(update.tensors, "model"))
+
+    return identity
+
+
+def _one_shot(prefix: str | None = None, learns: float = 0.8) -> Callable[[], Expectations]:
+    identity = None if prefix is None else _kept_as(prefix)
+    return lambda: Expectations(is_random=True, identity=identity, learns_at_least=learns)
+
+
 ROWS: Mapping[str, Row] = MappingProxyType(
     {
         "afl": Row({"features": NARROW}, _random),
@@ -80,9 +99,14 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "apfl": Row({"features": NARROW}, _random),
         "deepafl": Row({"features": NARROW, "blocks": 2, "width": 16}, _random),
         "fedacnnl": Row({"layers": SHALLOW}, _random),
+        "ensemble": Row({"local": LONG}, _one_shot()),
         "fedavg": Row(expectations=_random),
+        "fedavg-oneshot": Row({"local": LONG}, _one_shot("fused")),
+        "fedetf": Row({"local": LONG}, _one_shot("fused.model")),
         "fedhip": Row({"features": NARROW}, _random),
+        "fedproto-oneshot": Row({"local": LONG}, _one_shot()),
         "fedprox": Row(expectations=_fedprox),
+        "otfusion": Row({"local": LONG}, _one_shot("fused")),
         "pfedacnnl": Row({"layers": SHALLOW}, _random),
         "safle": Row({"bits": 2, "groups": 12, "thresholds": "fixed"}, _random),
     }
