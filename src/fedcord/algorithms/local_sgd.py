@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
+from fedcord.algorithms.descent import Step, adam, clip_gradients, sgd
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, NumericalError
 from fedcord.core.examples import Examples
@@ -80,7 +81,7 @@ class LocalSGD:
         examples: Examples,
         loss: Loss,
         env: Env,
-        adjust_gradients: Callable[[], None] | None = None,
+        adjust_gradients: Callable[[list[Tensor]], None] | None = None,
     ) -> dict[str, float]:
         """Train `network` in place.
 
@@ -89,25 +90,27 @@ class LocalSGD:
             examples: the client's training part.
             loss: what to minimise.
             env: the client's place, for its random streams and schedule.
-            adjust_gradients: called between the backward pass and the step; may change `.grad`.
+            adjust_gradients: changes the gradients of the trained parameters, in the network's
+                order, before they are clipped and used.
 
         Returns:
             `train_loss`, the mean over all examples visited.
         """
         parameters = [p for p in network.parameters() if p.requires_grad]
-        optimizer = self._optimizer(parameters, env)
+        step = self._step(parameters, env)
         inputs_of = self._input_source(examples, env)
         loss_sum, visited = torch.zeros((), dtype=torch.float64), 0
         network.train()
         for batch in self.batches(len(examples), env.generator("batches")):
             value = loss(network, inputs_of(batch), examples.labels[batch].to(env.task.device))
-            optimizer.zero_grad(set_to_none=True)
-            value.backward()
+            gradients = list(
+                torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
+            )
             if adjust_gradients is not None:
-                adjust_gradients()
+                adjust_gradients(gradients)
             if self.clip is not None:
-                nn.utils.clip_grad_norm_(parameters, self.clip)
-            optimizer.step()
+                clip_gradients(gradients, self.clip)
+            step(gradients)
             loss_sum += value.detach().cpu() * len(batch)
             visited += len(batch)
         network.eval()
@@ -119,17 +122,10 @@ class LocalSGD:
             )
         return {"train_loss": mean_loss}
 
-    def _optimizer(self, parameters: list[nn.Parameter], env: Env) -> torch.optim.Optimizer:
-        lr = self.lr_at(env)
+    def _step(self, parameters: list[nn.Parameter], env: Env) -> Step:
         if self.optimizer == "adam":
-            return torch.optim.Adam(parameters, lr=lr, weight_decay=self.weight_decay, fused=True)
-        return torch.optim.SGD(
-            parameters,
-            lr=lr,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            fused=True,  # one pass over the weights instead of several
-        )
+            return adam(parameters, self.lr_at(env), self.weight_decay)
+        return sgd(parameters, self.lr_at(env), self.momentum, self.weight_decay)
 
     def _input_source(self, examples: Examples, env: Env) -> Callable[[Tensor], Tensor]:
         """Batch indices to what the network reads."""

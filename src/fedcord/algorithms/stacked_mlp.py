@@ -13,7 +13,7 @@ so that shapes never depend on the neighbours.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +56,8 @@ def train_stacked(
     order = sorted(range(len(datas)), key=lambda k: -_num_steps(local, len(datas[k].train)))
     plan = _Plan.make(local, [datas[k] for k in order], [envs[k] for k in order])
     layers = _StackedLayers.received(shared, len(order), local, pull)
-    losses = _run(plan, layers, local.lr_at(envs[0]))
+    with torch.inference_mode():
+        losses = _run(plan, layers, local.lr_at(envs[0]))
     results: list[ClientResult | None] = [None] * len(datas)
     for place, k in enumerate(order):
         visited = max(int(plan.num_real[place].sum()), 1)
@@ -89,42 +90,38 @@ def _num_steps(local: LocalSGD, num_examples: int) -> int:
 class _Plan:
     """Which examples every client reads at every step; clients with most steps come first."""
 
-    inputs: Tensor  # [N, D] of all clients, prepared
-    labels: Tensor  # [N]
-    rows: Tensor  # [T, K, B] positions in inputs, padded with the client's first row
+    stored: list[Tensor]  # per client [n, ...], as stored
+    prepare: Callable[[Tensor], Tensor]
+    rows: Tensor  # [K, T, B] positions in the client's rows, padded with the first
+    labels: Tensor  # [T, K, B, 1]
     num_real: Tensor  # [K, T] rows that are not padding
     num_active: list[int]  # clients that still train, per step
 
     @staticmethod
     def make(local: LocalSGD, datas: Sequence[ClientData], envs: Sequence[Env]) -> _Plan:
-        prepared = [
-            env.task.prepare(data.train.inputs).flatten(1)
-            for data, env in zip(datas, envs, strict=True)
-        ]
-        sizes = [len(data.train) for data in datas]
-        steps = [_num_steps(local, size) for size in sizes]
-        batch, longest = local.batch_size, max(steps, default=0)
-        rows = torch.zeros(longest, len(datas), batch, dtype=torch.int64)
-        num_real = torch.zeros(len(datas), longest, dtype=torch.int64)
-        first = 0
-        for k, (size, env) in enumerate(zip(sizes, envs, strict=True)):
-            for step, chosen in enumerate(local.batches(size, env.generator("batches"))):
-                rows[step, k, : len(chosen)] = chosen
+        steps = [_num_steps(local, len(data.train)) for data in datas]
+        shape = (len(datas), max(steps, default=0), local.batch_size)
+        rows, labels = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
+        num_real = torch.zeros(shape[:2], dtype=torch.int64)
+        for k, (data, env) in enumerate(zip(datas, envs, strict=True)):
+            for step, chosen in enumerate(local.batches(len(data.train), env.generator("batches"))):
+                rows[k, step, : len(chosen)] = chosen
                 num_real[k, step] = len(chosen)
-            rows[:, k] += min(first, sum(sizes) - 1)
-            first += size
+            if steps[k]:
+                labels[k] = data.train.labels[rows[k]]
         return _Plan(
-            inputs=torch.cat(prepared),
-            labels=torch.cat([data.train.labels for data in datas]),
+            stored=[data.train.inputs for data in datas],
+            prepare=envs[0].task.prepare,
             rows=rows,
+            labels=labels.transpose(0, 1).contiguous()[..., None],
             num_real=num_real,
-            num_active=[sum(s > step for s in steps) for step in range(longest)],
+            num_active=[sum(s > step for s in steps) for step in range(shape[1])],
         )
 
 
 @dataclass(frozen=True)
 class _StackedLayers:
-    """Weights of all clients: per layer [K, out, in] and [K, 1, out]."""
+    """Weights of all clients, per layer [K, out, in] and [K, 1, out], and how they descend."""
 
     names: list[tuple[str, str]]
     weights: list[Tensor]
@@ -172,67 +169,58 @@ class _StackedLayers:
             below: [num, B, in] the layer's input.
             lr: learning rate.
         """
-        weight, bias = self.weights[layer][:num], self.biases[layer][:num]
-        delta_t = delta.transpose(1, 2)
-        bias_gradient = delta.sum(1, keepdim=True)
-        if not self.velocity:
-            shrink = 1 - lr * (self.weight_decay + self.pull)
-            if self.pull:
-                weight.mul_(shrink).add_(self.start[layer][0], alpha=lr * self.pull)
-                bias.mul_(shrink).add_(self.start[layer][1], alpha=lr * self.pull)
-            elif self.weight_decay:
-                bias.mul_(shrink)
-            beta = 1.0 if self.pull else shrink
-            weight.baddbmm_(delta_t, below, beta=beta, alpha=-lr)
-            bias.sub_(bias_gradient, alpha=lr)
-            return
-        weight_v, bias_v = (v[:num] for v in self.velocity[layer])
-        weight_v.baddbmm_(delta_t, below, beta=self.momentum)
-        bias_v.mul_(self.momentum).add_(bias_gradient)
-        pairs = ((weight_v, weight, 0), (bias_v, bias, 1))
-        for v, value, which in pairs:
-            if self.weight_decay:
-                v.add_(value, alpha=self.weight_decay)
-            if self.pull:
-                v.add_(value - self.start[layer][which], alpha=self.pull)
-            value.sub_(v, alpha=lr)
+        ones = below.new_ones(num, 1, below.shape[1])  # 1ᵀ·delta is the bias gradient
+        for values, start, left, right, place in (
+            (self.weights[layer], self.start[layer][0], delta.transpose(1, 2), below, 0),
+            (self.biases[layer], self.start[layer][1], ones, delta, 1),
+        ):
+            value = values[:num]
+            if self.velocity:
+                velocity = self.velocity[layer][place][:num]
+                velocity.baddbmm_(left, right, beta=self.momentum)
+                if self.weight_decay:
+                    velocity.add_(value, alpha=self.weight_decay)
+                if self.pull:
+                    velocity.add_(value - start, alpha=self.pull)
+                value.sub_(velocity, alpha=lr)
+                continue
+            if self.weight_decay or self.pull:
+                value.mul_(1 - lr * (self.weight_decay + self.pull))
+                value.add_(start, alpha=lr * self.pull)
+            value.baddbmm_(left, right, alpha=-lr)  # gradient and step in one pass
 
 
 def _run(plan: _Plan, layers: _StackedLayers, lr: float) -> Tensor:
-    """All steps of all clients; the summed loss of each client."""
-    longest, num_clients, batch = plan.rows.shape
-    losses = torch.zeros(num_clients, dtype=torch.float64)
-    if longest == 0:
-        return losses
-    # weight 1/n of each real row and 0 of padding: [T, K, B, 1]
-    position = torch.arange(batch)
-    real = plan.num_real.t()[..., None]  # [T, K, 1]
-    row_weight = ((position < real) / real.clamp(min=1)).to(plan.inputs.dtype)[..., None]
-    num_classes = layers.weights[-1].shape[1]
-    input_dim = plan.inputs.shape[1]
-    below_buffer = torch.empty(num_clients * batch, input_dim)
+    """All steps of all clients; the summed loss of each client [K]."""
+    num_clients, longest, batch = plan.rows.shape
+    is_real = torch.arange(batch) < plan.num_real.t()[..., None]  # [T, K, B]
+    # 1/n for each real row and 0 for padding: [T, K, B, 1]
+    row_weight = (is_real / plan.num_real.t()[..., None].clamp(min=1)).float()[..., None]
+    picked = torch.zeros(longest, num_clients, batch, 1)  # log-probability of the label
+    minus_one = torch.full((num_clients, batch, 1), -1.0)
+    # rows are gathered as stored and prepared step by step, which stays in cache
+    gathered = torch.empty((num_clients * batch, *plan.stored[0].shape[1:]))
+    gathered = gathered.to(plan.stored[0].dtype)
+    places = gathered.split(batch)
+    rows_of = [rows.unbind(0) for rows in plan.rows]
+    last = len(layers.weights) - 1
     for step, num in enumerate(plan.num_active):
-        rows = plan.rows[step, :num].reshape(-1)
-        below = torch.index_select(plan.inputs, 0, rows, out=below_buffer[: num * batch])
-        activations = [below.view(num, batch, input_dim)]
+        for k in range(num):
+            torch.index_select(plan.stored[k], 0, rows_of[k][step], out=places[k])
+        activations = [plan.prepare(gathered[: num * batch]).view(num, batch, -1)]
         for i, (weight, bias) in enumerate(zip(layers.weights, layers.biases, strict=True)):
             out = torch.baddbmm(bias[:num], activations[-1], weight[:num].transpose(1, 2))
-            activations.append(out if i == len(layers.weights) - 1 else out.relu_())
-        log_prob = torch.log_softmax(activations.pop(), dim=-1)
-        label = plan.labels[rows].view(num, batch, 1)
-        weight_of_row = row_weight[step, :num]
-        picked = log_prob.gather(-1, label)
-        losses[:num] -= (picked * weight_of_row).sum((1, 2)) * plan.num_real[:num, step]
+            activations.append(out if i == last else out.relu_())
+        log_prob, label = torch.log_softmax(activations.pop(), dim=-1), plan.labels[step, :num]
+        torch.gather(log_prob, -1, label, out=picked[step, :num])
         # d loss / d scores = (softmax − onehot) / n
-        delta = log_prob.exp_()
-        delta.view(-1, num_classes)[torch.arange(num * batch), label.view(-1)] -= 1
-        delta.mul_(weight_of_row)
-        for layer in reversed(range(len(layers.weights))):
-            below = activations[layer]
-            upstream = None
+        delta = log_prob.exp_().scatter_add_(-1, label, minus_one[:num])
+        delta.mul_(row_weight[step, :num])
+        for layer in range(last, -1, -1):
+            upstream = delta
             if layer > 0:  # read the weight before the step changes it
-                upstream = torch.bmm(delta, layers.weights[layer][:num]).mul_(below > 0)
-            layers.step(layer, num, delta, below, lr)
-            if upstream is not None:
-                delta = upstream
-    return losses
+                upstream = torch.bmm(delta, layers.weights[layer][:num])
+                upstream.mul_(activations[layer] > 0)
+            layers.step(layer, num, delta, activations[layer], lr)
+            delta = upstream
+    return -(picked[..., 0] * is_real).sum((0, 2), dtype=torch.float64)

@@ -28,6 +28,7 @@ from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, num_bytes
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.evaluation import BATCH, Evaluation
+from fedcord.engine.memory import KEEP_FREED_MEMORY
 from fedcord.engine.messages import pack, pack_job, unpack, unpack_answer
 from fedcord.engine.population import Population
 from fedcord.engine.visit import Answer, Job, remember, stacks
@@ -35,6 +36,8 @@ from fedcord.engine.worker import EVALUATE, FAILURE, JOB, visit_request
 
 WINDOW_BYTES = 256 * 2**20
 """Answers that may wait for their turn, estimated from the size of the shared tensors."""
+
+WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **KEEP_FREED_MEMORY}
 
 T = TypeVar("T")
 
@@ -63,8 +66,9 @@ class ProcessesExecutor:
     ) -> Iterator[tuple[ClientId, Answer]]:
         """Visit clients on all workers; at most a window of answers is held."""
         self._broadcast(job)
-        units = list(stacks(self._algorithm, self._task, job, clients, self._population))
-        cost = [sum(self._population.train_sizes[c] for c in unit) for unit in units]
+        units = stacks(self._algorithm, self._task, job, clients)
+        sizes = self._population.train_sizes
+        cost = [sum(sizes[client] for client in unit) for unit in units]
         per_unit = max(1, num_bytes(job.shared)) * max(map(len, units), default=1)
         window = max(2 * len(self._connections), WINDOW_BYTES // per_unit)
 
@@ -168,7 +172,7 @@ class ProcessesExecutor:
                 [sys.executable, "-m", "fedcord.engine.worker"],
                 stdin=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+                env={**os.environ, **WORKER_ENVIRONMENT},
             )
             start = {"descriptor": theirs.fileno(), "path": sys.path}
         self._processes.append(process)

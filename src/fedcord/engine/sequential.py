@@ -25,7 +25,7 @@ class SequentialExecutor:
         self, job: Job, clients: Sequence[ClientId]
     ) -> Iterator[tuple[ClientId, Answer]]:
         """Visit clients in order, a small stack at a time where the algorithm allows it."""
-        for group in stacks(self._algorithm, self._task, job, clients, self._population):
+        for group in stacks(self._algorithm, self._task, job, clients):
             for client, answer, memory in visit(
                 self._algorithm, self._task, job, group, self.memories, self._population
             ):

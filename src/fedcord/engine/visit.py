@@ -22,9 +22,8 @@ from fedcord.core.tensors import Tensors, TensorSpec, check_tensors
 from fedcord.engine.evaluation import Evaluation, evaluate
 from fedcord.engine.population import Population
 
-STACK_CLIENTS = 8
-STACK_BYTES = 32 * 2**20
-"""How many clients, and how much of their data, one stacked training may hold at once."""
+STACK_CLIENTS = 4
+"""Clients trained in one stack: enough to amortise calls, few enough to share among workers."""
 
 
 @dataclass(frozen=True)
@@ -118,25 +117,14 @@ def visit(
 
 
 def stacks(
-    algorithm: Algorithm, task: Task, job: Job, clients: Sequence[ClientId], population: Population
-) -> Iterator[list[ClientId]]:
-    """Cut `clients` into groups that are visited together: singles unless stacking pays."""
+    algorithm: Algorithm, task: Task, job: Job, clients: Sequence[ClientId]
+) -> list[Sequence[ClientId]]:
+    """Cut `clients` into groups that are visited together: singles unless stacking works."""
     stacking = (
         job.verb == "update" and isinstance(algorithm, TrainsStacked) and algorithm.can_stack(task)
     )
-    row_bytes = 4 * population.inputs[:1].numel()
-    group: list[ClientId] = []
-    held = 0
-    for client in clients:
-        size = len(population.client(client).train) * row_bytes
-        full = len(group) == (STACK_CLIENTS if stacking else 1)
-        if group and (full or held + size > STACK_BYTES):
-            yield group
-            group, held = [], 0
-        group.append(client)
-        held += size
-    if group:
-        yield group
+    size = STACK_CLIENTS if stacking else 1
+    return [clients[start : start + size] for start in range(0, len(clients), size)]
 
 
 def remember(memories: dict[ClientId, Tensors], client: ClientId, memory: Tensors) -> None:

@@ -19,6 +19,7 @@ from fedcord.core.errors import CheckpointError, ConfigError, unknown_name
 from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
+from fedcord.engine.memory import keep_freed_memory
 from fedcord.engine.processes import ProcessesExecutor
 from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rounds
 from fedcord.engine.sampling import sample_clients
@@ -177,6 +178,7 @@ def _write_start(folder: RunFolder, experiment: Experiment) -> None:
 
 @contextlib.contextmanager
 def _executor(experiment: Experiment, place: Place) -> Iterator[Executor]:
+    keep_freed_memory()
     executor: Executor
     if place.engine == "processes":
         if experiment.config.threads != 1:

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.model_exchange import (
@@ -60,11 +61,10 @@ class FedProx(AveragesModels):
         trained = [p for p in network.parameters() if p.requires_grad]
         start = [p.detach().clone() for p in trained]
 
-        def pull_back() -> None:
+        def pull_back(gradients: list[Tensor]) -> None:
             with torch.no_grad():
-                for weight, origin in zip(trained, start, strict=True):
-                    if weight.grad is not None:
-                        weight.grad.add_(weight - origin, alpha=self.proximal_weight)
+                for gradient, weight, origin in zip(gradients, trained, start, strict=True):
+                    gradient.add_(weight - origin, alpha=self.proximal_weight)
 
         pull = pull_back if self.proximal_weight > 0 else None
         metrics = self.local.train(network, data.train, cross_entropy, env, pull)

@@ -16,7 +16,7 @@ KINDS = ("image", "vector", "text")
 def to_unit(images: Tensor) -> Tensor:
     """Stored [B, C, H, W] bytes as a new float32 tensor in [0, 1]; floats are taken as they are."""
     if images.dtype == torch.uint8:
-        return images.to(torch.float32).div_(255)
+        return images.to(torch.float32).mul_(1 / 255)
     return images.to(torch.float32, copy=True)
 
 
@@ -30,12 +30,18 @@ def normalize(inputs: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
 
 def normalize_(inputs: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """`normalize` in the memory of `inputs`, for a caller who has just made them."""
-    shape = (1, -1) + (1,) * (inputs.dim() - 2)
     if len(mean):
-        inputs.sub_(inputs.new_tensor(mean).view(shape))
+        inputs.sub_(_per_channel(mean, inputs))
     if len(std):
-        inputs.div_(inputs.new_tensor(std).view(shape))
+        inputs.mul_(_per_channel([1 / value for value in std], inputs))
     return inputs
+
+
+def _per_channel(values: Sequence[float], inputs: Tensor) -> Tensor | float:
+    """As something that broadcasts over [B, C, ...]; a single number stays one, which is faster."""
+    if len(values) == 1:
+        return values[0]
+    return inputs.new_tensor(values).view(1, -1, *[1] * (inputs.dim() - 2))
 
 
 @dataclass(frozen=True)
