@@ -68,7 +68,9 @@ class AFL(SolvesFromSums):
     def __post_init__(self) -> None:
         check_params(self)
         if self.privacy.is_on and self.balanced:
-            raise ConfigError("balanced and privacy.epsilon: class weights change the noise needed")
+            raise ConfigError(
+                "balanced and privacy.epsilon: class weights change the noise needed; choose one."
+            )
 
     @property
     def rounds(self) -> int | None:

@@ -1,0 +1,155 @@
+"""DeepAFL, SAFLe and streaming ridge: T27, T28, T29."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedcord.algorithms.analytic.deepafl import DeepAFL
+from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.invariance import check_invariance
+from fedcord.algorithms.analytic.membership import forget, model_difference
+from fedcord.algorithms.analytic.safle import SAFLe, one_hot_tables
+from fedcord.core.errors import ConfigError
+from fedcord.ops.ridge import solve_ridge
+from fedcord.ops.sandwiched import sandwiched_solve
+from tests.algorithms.analytic.samples import (
+    NARROW,
+    client,
+    dealt,
+    env,
+    gap,
+    one_hot,
+    samples,
+    trained,
+    updates,
+    weight,
+)
+
+DATA = samples(90)
+PARTS = DATA.labels.argsort(stable=True).tensor_split(5)
+
+
+def plain_deepafl(method: DeepAFL, blocks: int) -> tuple[list[float], Tensor]:
+    """Two solves per block on pooled samples, with no algebra saved: objectives and last W."""
+    phi = method.features(DATA.inputs, {}, env())
+    y, ridge = one_hot(DATA.labels), float(method.ridge)
+    eye = torch.eye(phi.shape[1], dtype=torch.float64)
+
+    def fit(phi: Tensor) -> tuple[Tensor, float]:
+        w = torch.linalg.solve(phi.T @ phi + ridge * eye, phi.T @ y)
+        return w, float(((y - phi @ w) ** 2).sum() + ridge * (w**2).sum())
+
+    w, objective = fit(phi)
+    objectives = [objective]
+    for block in range(blocks):
+        units = method._units(phi, block, 0)
+        omega = sandwiched_solve(units.T @ units, units.T @ (y - phi @ w), w, method.block_ridge)
+        phi = phi + units @ omega
+        w, objective = fit(phi)
+        objectives.append(objective)
+    return objectives, w
+
+
+@pytest.mark.parametrize("refresh", [1, 2, 10])
+def test_t27_one_round_per_block_equals_two_and_the_objective_never_rises(refresh: int) -> None:
+    method = DeepAFL(blocks=4, width=10, ridge=0.5, features=NARROW, refresh=refresh)
+    state = trained(method, dealt(DATA, PARTS))
+    objectives, wanted = plain_deepafl(method, 4)
+    assert gap(weight(state), wanted) < 1e-8
+    found = state.private["objective"].tolist()
+    assert found == pytest.approx(objectives, rel=1e-8)
+    assert all(after <= before + 1e-9 for before, after in pairwise(found))
+    assert found[-1] < 0.98 * found[0]
+
+
+def test_t27_later_rounds_send_less() -> None:
+    method = DeepAFL(blocks=3, width=10, features=NARROW)
+    state = method.init(env())
+    sizes = [
+        sum(spec.shape[0] if spec.shape else 1 for spec in specs.values())
+        for specs in (method.expected_update(state.shared, env(r, 3)) for r in range(2))
+    ]
+    assert sizes[1] < sizes[0]
+
+
+def test_deepafl_and_its_predictions_do_not_depend_on_the_partition() -> None:
+    method = DeepAFL(blocks=2, width=10, features=NARROW)
+    assert check_invariance(method, dealt(DATA, PARTS), env()).difference < 1e-8
+    one, many = (trained(method, c) for c in ([client(DATA)], dealt(DATA, PARTS)))
+    a, b = (method.predict(s.model, {}, DATA.inputs[:9], env()) for s in (one, many))
+    assert torch.allclose(a, b, atol=1e-9)
+
+
+def test_deepafl_at_an_infinite_block_ridge_is_ridge_regression() -> None:
+    flat = DeepAFL(blocks=2, width=10, ridge=0.5, block_ridge=1e15, features=NARROW)
+    _, wanted = plain_deepafl(flat, 0)
+    assert gap(weight(trained(flat, dealt(DATA, PARTS))), wanted) < 1e-8
+
+
+SAFLE = SAFLe(levels=3, bits=2, groups=7)
+
+
+def test_t28_look_ups_equal_the_product_with_sparse_features() -> None:
+    state = trained(SAFLE, dealt(DATA, PARTS))
+    features = SAFLE.features(DATA.inputs, state.shared, env())
+    tables = one_hot_tables(SAFLE.indices(features, state.shared, env()), 4)
+    assert tables.shape == (90, 28)
+    assert tables.sum(1).tolist() == [7.0] * 90
+    scores = SAFLE.predict(state.model, {}, DATA.inputs, env())
+    assert torch.allclose(scores, tables @ weight(state))
+
+
+def test_t28_counts_are_integers_equal_in_every_bit_for_any_partition() -> None:
+    method = SAFLe(levels=3, bits=2, groups=7, thresholds="fixed")
+    one, many = (trained(method, c) for c in ([client(DATA)], dealt(DATA, PARTS)))
+    for name in ("sum.gram", "sum.moment"):
+        assert one.private[name].dtype == torch.int64
+        assert torch.equal(one.private[name], many.private[name])
+    assert torch.equal(weight(one), weight(many))
+
+
+def test_t28_every_group_beyond_the_first_lacks_a_direction() -> None:
+    stats = SAFLE.stats_of(trained(SAFLE, dealt(DATA, PARTS)).private)
+    rank = int(torch.linalg.matrix_rank(stats.gram_matrix(), hermitian=True))
+    assert rank <= 7 * (4 - 1) + 1
+
+
+def test_thresholds_stand_at_quantiles_of_sums() -> None:
+    state = trained(SAFLE, dealt(DATA, PARTS))
+    x = DATA.inputs.double()
+    assert torch.allclose(state.shared["bucket.mean"], x.mean(0))
+    assert torch.allclose(state.shared["bucket.deviation"], x.std(0, unbiased=False))
+    middle = SAFLe(levels=1, bits=1, groups=8)
+    state = trained(middle, dealt(DATA, PARTS))
+    bits = middle.indices(x, state.shared, env())
+    wanted = (x > x.mean(0)).long()
+    assert sorted(bits.T.tolist()) == sorted(wanted.T.tolist())
+
+
+def test_safle_with_fixed_thresholds_forgets_exactly_and_otherwise_says_why() -> None:
+    method = SAFLe(levels=3, bits=2, groups=7, thresholds="fixed")
+    clients = dealt(DATA, PARTS)
+    state = trained(method, clients)
+    sent = updates(method, state, clients, env())
+    found = forget(method, state, 3, sent[3][1], env())
+    wanted = trained(method, [c for k, c in enumerate(clients) if k != 3])
+    assert torch.equal(found.private["sum.gram"], wanted.private["sum.gram"])
+    assert model_difference(found, wanted) == 0
+    with pytest.raises(ConfigError, match="thresholds were made with that client"):
+        forget(SAFLE, trained(SAFLE, clients), 3, sent[3][1], env())
+
+
+def test_t29_streaming_ridge_equals_the_batch_solution() -> None:
+    x, y = FeatureMap(width=15)(DATA.inputs, {}, env()), one_hot(DATA.labels)
+    gamma = 0.4
+    r = torch.eye(16, dtype=torch.float64) / gamma
+    w = torch.zeros(16, 3, dtype=torch.float64)
+    for a, b in zip(x.split(13), y.split(13), strict=True):
+        inner = torch.eye(len(a), dtype=torch.float64) + a @ r @ a.T
+        r = r - r @ a.T @ torch.linalg.solve(inner, a @ r)
+        w = w + r @ a.T @ (b - a @ w)
+    assert gap(solve_ridge(x.T @ x, x.T @ y, gamma)[0], w) < 1e-7
