@@ -10,6 +10,7 @@ from workload import SEED, fedcord_experiment
 from contenders.entry import read_order, report
 from fedcord.core.contract import ClientId, Env, ServerState
 from fedcord.engine.evaluation import Evaluation
+from fedcord.engine.memory import keep_freed_memory
 from fedcord.engine.processes import ProcessesExecutor
 from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
 from fedcord.engine.sequential import SequentialExecutor
@@ -40,6 +41,7 @@ class Watched:
 
 def main() -> None:
     order = read_order()
+    keep_freed_memory()  # as `fedcord run` does
     experiment = fedcord_experiment(order.workload.name, order.fraction, order.rounds)
     inner: Executor
     if order.variant == "processes":

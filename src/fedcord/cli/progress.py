@@ -94,6 +94,8 @@ class RunBars:
             if not self._hidden:
                 for reason in record.refused:
                     self.console.print(f"[yellow]refused[/] round {record.round}: {reason}")
+                for note in record.notes:
+                    self.console.print(f"[yellow]note[/] {title} round {record.round}: {note}")
             self._bars.advance(bar)
             show()
             if record.round == self._bars.tasks[self._index(bar)].total:

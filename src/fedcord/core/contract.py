@@ -196,6 +196,23 @@ class Probes(Protocol):
 
 
 @runtime_checkable
+class Explains(Protocol):
+    """An algorithm that has something to say to the person who runs it."""
+
+    def notes(self, task: Task) -> tuple[str, ...]:
+        """What deserves a second look in these settings for this task, before the run."""
+        ...
+
+    def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """What a client's metrics show to have gone wrong, during the run."""
+        ...
+
+
+METRIC = "metric"
+"""Prefix of private scalars that are written to the log after every round."""
+
+
+@runtime_checkable
 class TrainsStacked(Protocol):
     """An algorithm that can train several clients in one go when the task allows it.
 

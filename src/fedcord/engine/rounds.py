@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedcord.core.contract import (
+    METRIC,
     Algorithm,
     ClientId,
     Env,
+    Explains,
     Personalizes,
     Probes,
     ServerState,
     Update,
 )
 from fedcord.core.errors import NumericalError, ProtocolError
-from fedcord.core.tensors import num_bytes
+from fedcord.core.tensors import num_bytes, select
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.threads import torch_threads
 from fedcord.engine.visit import Answer, Executor, Job, Refusal, check_update
@@ -38,6 +40,9 @@ class RoundRecord:
         bytes_down: size of the shared tensors times the clients they went to; 0 in a probe.
         seconds: wall-clock time of the round with its evaluation.
         evaluation: on the server's test set, when this round had one.
+        notes: what the algorithm observed to have gone wrong.
+        client_metrics: what clients report beside the training loss.
+        server_metrics: the server's private scalars named `metric.*`.
     """
 
     round: int
@@ -48,6 +53,9 @@ class RoundRecord:
     bytes_down: int
     seconds: float
     evaluation: Evaluation | None
+    notes: tuple[str, ...] = ()
+    client_metrics: Mapping[ClientId, Mapping[str, float]] = field(default_factory=dict)
+    server_metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,8 @@ class _Arrivals:
     bytes_up: int = 0
     loss_sum: float = 0.0
     loss_weight: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    client_metrics: dict[ClientId, dict[str, float]] = field(default_factory=dict)
 
     def check(
         self, answers: Iterator[tuple[ClientId, Answer]]
@@ -100,12 +110,20 @@ class _Arrivals:
             if "train_loss" in answer.metrics:
                 self.loss_sum += answer.weight * answer.metrics["train_loss"]
                 self.loss_weight += answer.weight
+            self._listen(client, answer.metrics)
             yield client, answer
         if self.accepted == 0:
             raise NumericalError(
                 f"round {self.job.round + 1}: all {len(self.refused)} updates were refused; the "
                 f"last good checkpoint is intact. First reason: {self.refused[0]}"
             )
+
+    def _listen(self, client: ClientId, metrics: Mapping[str, float]) -> None:
+        more = {name: value for name, value in metrics.items() if name != "train_loss"}
+        if more:
+            self.client_metrics[client] = more
+        if isinstance(self.algorithm, Explains):
+            self.notes += self.algorithm.observations(client, metrics)
 
     @property
     def train_loss(self) -> float | None:
@@ -160,6 +178,9 @@ def run_rounds(
                 counted * num_bytes(job.shared) * len(clients),
                 time.perf_counter() - started,
                 evaluation,
+                tuple(arrivals.notes),
+                arrivals.client_metrics,
+                {name: float(t) for name, t in select(state.private, METRIC).items()},
             )
             on_round(state, record)
     return state

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fedcord.algorithms.registry import algorithm_class
-from fedcord.core.contract import Algorithm
+from fedcord.core.contract import Algorithm, Explains
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
 from fedcord.core.params import build
@@ -44,9 +44,10 @@ class Experiment:
     blueprint: Blueprint
 
     def warnings(self) -> tuple[str, ...]:
-        """What deserves a second look in how the data is spread, in plain words."""
+        """What deserves a second look in the data's spread and the settings, in plain words."""
         counts = self.partition.counts(self.dataset.train.labels, self.dataset.num_classes)
-        return measure_heterogeneity(counts).warnings
+        own = self.algorithm.notes(self.task) if isinstance(self.algorithm, Explains) else ()
+        return measure_heterogeneity(counts).warnings + own
 
 
 def build_experiment(

@@ -266,6 +266,12 @@ def _metrics(record: RoundRecord, experiment: Experiment) -> dict[str, Any]:
         "seconds": round(record.seconds, 6),
         "refused": list(record.refused),
     }
+    if record.notes:
+        line["notes"] = list(record.notes)
+    if record.client_metrics:
+        line["client_metrics"] = {str(k): m for k, m in record.client_metrics.items()}
+    if record.server_metrics:
+        line["server_metrics"] = dict(record.server_metrics)
     if record.train_loss is not None:
         line["train_loss"] = record.train_loss
     if record.evaluation is not None:
