@@ -116,6 +116,21 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "neurons are matched before models are averaged (Singh and Jaggi 2020)",
             "oneshot",
         ),
+        "dense": AlgorithmInfo(
+            "fedcord.algorithms.oneshot.baselines.dense:Dense",
+            "a student learns from the ensemble on generated inputs (Zhang et al. 2022)",
+            "oneshot",
+        ),
+        "feddf": AlgorithmInfo(
+            "fedcord.algorithms.oneshot.baselines.feddf:FedDF",
+            "the mean model learns from the ensemble on unlabelled inputs (Lin et al. 2020)",
+            "oneshot",
+        ),
+        "co-boosting": AlgorithmInfo(
+            "fedcord.algorithms.oneshot.baselines.coboosting:CoBoosting",
+            "hard generated inputs and ensemble weights improve each other (Dai et al. 2024)",
+            "oneshot",
+        ),
     }
 )
 
