@@ -140,7 +140,8 @@ def published_recursion(clients: list[tuple[Tensor, Tensor]]) -> Tensor:
         weight = left @ weight + right @ model
         total = total + gram
     ridge = len(clients)
-    return weight + ridge * inv(total - ridge * eye) @ weight
+    removed: Tensor = ridge * inv(total - ridge * eye) @ weight
+    return weight + removed
 
 
 def many_clients(num_clients: int, size: int, classes: int) -> None:

@@ -12,6 +12,8 @@ so that shapes never depend on the neighbours.
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -159,34 +161,40 @@ class _StackedLayers:
             out[bias] = b[place, 0].clone()
         return out
 
-    def step(self, layer: int, num: int, delta: Tensor, below: Tensor, lr: float) -> None:
-        """Descend along the gradient deltaᵀ·below of the first `num` clients.
+    def first(self, num: int) -> _StackedLayers:
+        """Views of the first `num` clients."""
+        return dataclasses.replace(
+            self,
+            weights=[w[:num] for w in self.weights],
+            biases=[b[:num] for b in self.biases],
+            velocity=[(w[:num], b[:num]) for w, b in self.velocity],
+        )
+
+    def descend(self, layer: int, delta: Tensor, below: Tensor, ones: Tensor, lr: float) -> None:
+        """A step along the gradient deltaᵀ·below.
 
         Args:
             layer: which layer.
-            num: clients that still train.
-            delta: [num, B, out] loss gradient at the layer's output, batch mean included.
-            below: [num, B, in] the layer's input.
+            delta: [K, B, out] loss gradient at the layer's output, batch mean included.
+            below: [K, B, in] the layer's input.
+            ones: [K, 1, B]; ones·delta is the bias gradient.
             lr: learning rate.
         """
-        ones = below.new_ones(num, 1, below.shape[1])  # 1ᵀ·delta is the bias gradient
-        for values, start, left, right, place in (
-            (self.weights[layer], self.start[layer][0], delta.transpose(1, 2), below, 0),
-            (self.biases[layer], self.start[layer][1], ones, delta, 1),
+        for place, (value, left, right) in enumerate(
+            ((self.weights[layer], delta.transpose(1, 2), below), (self.biases[layer], ones, delta))
         ):
-            value = values[:num]
             if self.velocity:
-                velocity = self.velocity[layer][place][:num]
+                velocity = self.velocity[layer][place]
                 velocity.baddbmm_(left, right, beta=self.momentum)
                 if self.weight_decay:
                     velocity.add_(value, alpha=self.weight_decay)
                 if self.pull:
-                    velocity.add_(value - start, alpha=self.pull)
+                    velocity.add_(value - self.start[layer][place], alpha=self.pull)
                 value.sub_(velocity, alpha=lr)
                 continue
             if self.weight_decay or self.pull:
                 value.mul_(1 - lr * (self.weight_decay + self.pull))
-                value.add_(start, alpha=lr * self.pull)
+                value.add_(self.start[layer][place], alpha=lr * self.pull)
             value.baddbmm_(left, right, alpha=-lr)  # gradient and step in one pass
 
 
@@ -197,30 +205,31 @@ def _run(plan: _Plan, layers: _StackedLayers, lr: float) -> Tensor:
     # 1/n for each real row and 0 for padding: [T, K, B, 1]
     row_weight = (is_real / plan.num_real.t()[..., None].clamp(min=1)).float()[..., None]
     picked = torch.zeros(longest, num_clients, batch, 1)  # log-probability of the label
-    minus_one = torch.full((num_clients, batch, 1), -1.0)
     # rows are gathered as stored and prepared step by step, which stays in cache
-    gathered = torch.empty((num_clients * batch, *plan.stored[0].shape[1:]))
-    gathered = gathered.to(plan.stored[0].dtype)
+    first = plan.stored[0]
+    gathered = torch.empty((num_clients * batch, *first.shape[1:]), dtype=first.dtype)
     places = gathered.split(batch)
     rows_of = [rows.unbind(0) for rows in plan.rows]
-    last = len(layers.weights) - 1
-    for step, num in enumerate(plan.num_active):
-        for k in range(num):
-            torch.index_select(plan.stored[k], 0, rows_of[k][step], out=places[k])
-        activations = [plan.prepare(gathered[: num * batch]).view(num, batch, -1)]
-        for i, (weight, bias) in enumerate(zip(layers.weights, layers.biases, strict=True)):
-            out = torch.baddbmm(bias[:num], activations[-1], weight[:num].transpose(1, 2))
-            activations.append(out if i == last else out.relu_())
-        log_prob, label = torch.log_softmax(activations.pop(), dim=-1), plan.labels[step, :num]
-        torch.gather(log_prob, -1, label, out=picked[step, :num])
-        # d loss / d scores = (softmax − onehot) / n
-        delta = log_prob.exp_().scatter_add_(-1, label, minus_one[:num])
-        delta.mul_(row_weight[step, :num])
-        for layer in range(last, -1, -1):
-            upstream = delta
-            if layer > 0:  # read the weight before the step changes it
-                upstream = torch.bmm(delta, layers.weights[layer][:num])
-                upstream.mul_(activations[layer] > 0)
-            layers.step(layer, num, delta, activations[layer], lr)
-            delta = upstream
+    for num, steps in itertools.groupby(range(longest), lambda step: plan.num_active[step]):
+        active, block = layers.first(num), gathered[: num * batch]
+        turned = [weight.transpose(1, 2) for weight in active.weights]
+        minus_one, ones = torch.full((num, batch, 1), -1.0), torch.ones(num, 1, batch)
+        for step in steps:
+            for k in range(num):
+                torch.index_select(plan.stored[k], 0, rows_of[k][step], out=places[k])
+            values = [plan.prepare(block).view(num, batch, -1)]  # what each layer reads
+            for bias, weight in zip(active.biases[:-1], turned[:-1], strict=True):
+                values.append(torch.baddbmm(bias, values[-1], weight).relu_())
+            scores = torch.baddbmm(active.biases[-1], values[-1], turned[-1])
+            log_prob, label = torch.log_softmax(scores, dim=-1), plan.labels[step, :num]
+            torch.gather(log_prob, -1, label, out=picked[step, :num])
+            # d loss / d scores = (softmax − onehot) / n
+            delta = log_prob.exp_().scatter_add_(-1, label, minus_one)
+            delta.mul_(row_weight[step, :num])
+            for layer in range(len(values) - 1, 0, -1):
+                # read the weight before the step changes it
+                upstream = torch.bmm(delta, active.weights[layer]).mul_(values[layer] > 0)
+                active.descend(layer, delta, values[layer], ones, lr)
+                delta = upstream
+            active.descend(0, delta, values[0], ones, lr)
     return -(picked[..., 0] * is_real).sum((0, 2), dtype=torch.float64)

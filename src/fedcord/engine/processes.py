@@ -37,6 +37,8 @@ from fedcord.engine.worker import EVALUATE, FAILURE, JOB, visit_request
 WINDOW_BYTES = 256 * 2**20
 """Answers that may wait for their turn, estimated from the size of the shared tensors."""
 
+UNITS_PER_WORKER = 3
+"""Stacks each worker gets at least, so that a large one does not leave the others idle."""
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **KEEP_FREED_MEMORY}
 
 T = TypeVar("T")
@@ -66,7 +68,8 @@ class ProcessesExecutor:
     ) -> Iterator[tuple[ClientId, Answer]]:
         """Visit clients on all workers; at most a window of answers is held."""
         self._broadcast(job)
-        units = stacks(self._algorithm, self._task, job, clients)
+        few = UNITS_PER_WORKER * len(self._connections)
+        units = stacks(self._algorithm, self._task, job, clients, at_least=few)
         sizes = self._population.train_sizes
         cost = [sum(sizes[client] for client in unit) for unit in units]
         per_unit = max(1, num_bytes(job.shared)) * max(map(len, units), default=1)

@@ -22,8 +22,8 @@ from fedcord.core.tensors import Tensors, TensorSpec, check_tensors
 from fedcord.engine.evaluation import Evaluation, evaluate
 from fedcord.engine.population import Population
 
-STACK_CLIENTS = 4
-"""Clients trained in one stack: enough to amortise calls, few enough to share among workers."""
+STACK_CLIENTS = 8
+"""Clients trained in one stack at most; more no longer amortise calls but leave the cache."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,16 @@ def visit(
 
 
 def stacks(
-    algorithm: Algorithm, task: Task, job: Job, clients: Sequence[ClientId]
+    algorithm: Algorithm, task: Task, job: Job, clients: Sequence[ClientId], at_least: int = 1
 ) -> list[Sequence[ClientId]]:
-    """Cut `clients` into groups that are visited together: singles unless stacking works."""
+    """Cut `clients` into groups that are visited together: singles unless stacking works.
+
+    `at_least` that many groups are made if there are clients enough, so that workers can share.
+    """
     stacking = (
         job.verb == "update" and isinstance(algorithm, TrainsStacked) and algorithm.can_stack(task)
     )
-    size = STACK_CLIENTS if stacking else 1
+    size = max(1, min(STACK_CLIENTS, len(clients) // at_least)) if stacking else 1
     return [clients[start : start + size] for start in range(0, len(clients), size)]
 
 

@@ -41,7 +41,8 @@ def _per_channel(values: Sequence[float], inputs: Tensor) -> Tensor | float:
     """As something that broadcasts over [B, C, ...]; a single number stays one, which is faster."""
     if len(values) == 1:
         return values[0]
-    return inputs.new_tensor(values).view(1, -1, *[1] * (inputs.dim() - 2))
+    shape = (1, -1, *[1] * (inputs.dim() - 2))
+    return torch.tensor(values, dtype=torch.float32, device=inputs.device).view(shape)
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,24 @@ class Prepare:
         """[B, ...] stored inputs to [B, ...] network inputs."""
         if self.kind == "text":
             return stored.long()
+        if self.kind == "image" and stored.dtype == torch.uint8:
+            return self._from_bytes(stored)
         if self.kind == "image":
             return normalize_(to_unit(stored), self.mean, self.std)
         vectors = stored.to(torch.float32)
         return normalize(vectors, self.mean, self.std) if self.mean or self.std else vectors
+
+    def _from_bytes(self, stored: Tensor) -> Tensor:
+        """(x / 255 − mean) / std as one product and one difference: half the passes over memory."""
+        std = self.std or (1.0,)
+        scale = [1 / (255 * value) for value in std]
+        images = stored.to(torch.float32).mul_(_per_channel(scale, stored))
+        if self.mean:
+            longest = max(len(self.mean), len(std))
+            means, stds = self.mean * (longest // len(self.mean)), std * (longest // len(std))
+            shift = [mean / value for mean, value in zip(means, stds, strict=True)]
+            images.sub_(_per_channel(shift, images))
+        return images
 
 
 def prepare_fn(
