@@ -125,7 +125,11 @@ PRESETS: Mapping[str, Rung] = MappingProxyType(
         ),
         "flare-scale-free": Rung(
             "FLARE with an alignment of directions, whose weight means the same for every network",
-            {"anchors": _ETF, "alignment": {"form": "cosine"}, "policy": _FLARE},
+            {
+                "anchors": _ETF,
+                "alignment": {"form": "cosine"},
+                "policy": {**_FLARE, "lambda_max": 1.0, "hinge_weight": 0.5, "entropy_max": 1.0},
+            },
         ),
         "flare-lpa": Rung(
             "FLARE with one model fused from layer-wise posteriors",

@@ -51,6 +51,8 @@ class LocalTraining:
 
     def batches(self, num_examples: int, generator: Generator) -> Iterator[Tensor]:
         """One shuffled epoch's batches of example numbers."""
+        if num_examples == 0:
+            return
         order = torch.randperm(num_examples, generator=generator)
         for batch in order.split(self.batch_size):
             is_short = len(batch) < self.batch_size
