@@ -19,8 +19,8 @@ $(STAMP): pyproject.toml constraints.txt requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[plots]"
 	@touch $(STAMP)
 
-demo: setup ## compare FedAvg and FedProx on real digits and write the report
-	$(BIN)/fedcord compare fedavg fedprox --dataset digits --partition dirichlet:0.1 \
+demo: setup ## compare four methods on real digits and write the report
+	$(BIN)/fedcord compare fedavg fedprox flare afl --dataset digits --partition dirichlet:0.1 \
 	  --clients 10 --rounds 15 --seeds 5 --out runs/demo --resume
 
 test: setup ## run every test

@@ -209,7 +209,9 @@ def _run(plan: _Plan, layers: _StackedLayers, lr: float) -> Tensor:
     first = plan.stored[0]
     gathered = torch.empty((num_clients * batch, *first.shape[1:]), dtype=first.dtype)
     places = gathered.split(batch)
+    # slicing once per step is dear where a step takes a fifth of a millisecond
     rows_of = [rows.unbind(0) for rows in plan.rows]
+    labels_of, weights_of, picked_of = plan.labels.unbind(0), row_weight.unbind(0), picked.unbind(0)
     for num, steps in itertools.groupby(range(longest), lambda step: plan.num_active[step]):
         active, block = layers.first(num), gathered[: num * batch]
         turned = [weight.transpose(1, 2) for weight in active.weights]
@@ -221,11 +223,11 @@ def _run(plan: _Plan, layers: _StackedLayers, lr: float) -> Tensor:
             for bias, weight in zip(active.biases[:-1], turned[:-1], strict=True):
                 values.append(torch.baddbmm(bias, values[-1], weight).relu_())
             scores = torch.baddbmm(active.biases[-1], values[-1], turned[-1])
-            log_prob, label = torch.log_softmax(scores, dim=-1), plan.labels[step, :num]
-            torch.gather(log_prob, -1, label, out=picked[step, :num])
+            log_prob, label = torch.log_softmax(scores, dim=-1), labels_of[step][:num]
+            torch.gather(log_prob, -1, label, out=picked_of[step][:num])
             # d loss / d scores = (softmax − onehot) / n
             delta = log_prob.exp_().scatter_add_(-1, label, minus_one)
-            delta.mul_(row_weight[step, :num])
+            delta.mul_(weights_of[step][:num])
             for layer in range(len(values) - 1, 0, -1):
                 # read the weight before the step changes it
                 upstream = torch.bmm(delta, active.weights[layer]).mul_(values[layer] > 0)

@@ -17,11 +17,22 @@ from fedcord.core.errors import ConfigError, FedcordError, NumericalError, Proto
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
 COMMANDS = {
-    "run": "run one algorithm",
-    "compare": "run several algorithms on the same data and seeds, and report",
-    "report": "write tables, plots and page anew from run folders",
-    "inspect": "show how different the clients' data are, before any training",
-    "list": "show the algorithms, datasets, partitions and models there are",
+    "run": ("run_command", "run one algorithm"),
+    "compare": (
+        "compare_command",
+        "run several algorithms on the same data and seeds, and report",
+    ),
+    "report": ("report_command", "write tables, plots and page anew from run folders"),
+    "inspect": (
+        "inspect_command",
+        "show how different the clients' data are, before any training",
+    ),
+    "forget": ("forget_command", "take one client out of a finished run, exactly"),
+    "check-invariance": (
+        "invariance_command",
+        "measure how much other partitions of the same data change a model",
+    ),
+    "list": ("list_command", "show the algorithms, datasets, partitions and models there are"),
 }
 
 
@@ -41,12 +52,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"fedcord {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, summary in COMMANDS.items():
-        module = importlib.import_module(f"fedcord.cli.{name}_command")
+    for name, (place, summary) in COMMANDS.items():
+        module = importlib.import_module(f"fedcord.cli.{place}")
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
     arguments = parser.parse_args(argv)
     sys.path.insert(0, "")  # `module:Class` finds a user's own algorithm in the current folder
-    command = importlib.import_module(f"fedcord.cli.{arguments.command}_command")
+    command = importlib.import_module(f"fedcord.cli.{COMMANDS[arguments.command][0]}")
     try:
         command.execute(arguments)
     except (NumericalError, ProtocolError) as error:

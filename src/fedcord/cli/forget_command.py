@@ -1,0 +1,33 @@
+"""`fedcord forget RUN --client K`: exact unlearning, with the proof printed."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("--client", type=int, required=True, metavar="K", help="who is forgotten")
+    parser.add_argument("--data-dir", action="append", type=Path, metavar="DIR", help="data folder")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Forget, prove, show."""
+    from fedcord.experiment.forget import forget_client
+
+    done = forget_client(arguments.run, arguments.client, arguments.data_dir)
+    if arguments.json:
+        sys.stdout.write(json.dumps(dataclasses.asdict(done)) + "\n")
+        return
+    sys.stdout.write(
+        f"client {done.client} is forgotten: the model in '{arguments.run}' is the one trained "
+        "without it.\n"
+        f"largest relative difference to training again: {done.difference:.1e}\n"
+        f"test accuracy {done.accuracy_before:.4f} before, {done.accuracy_after:.4f} after.\n"
+    )
