@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from tests import federation
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
@@ -13,6 +12,7 @@ from fedcord.core.task import tensors_of
 from fedcord.core.tensors import hash_tensors, select
 from fedcord.engine.rounds import Schedule, run_rounds
 from fedcord.engine.sequential import SequentialExecutor
+from tests import federation
 
 GENERAL = LocalSGD(clip=1e9)  # the path with autograd
 

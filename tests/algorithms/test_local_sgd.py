@@ -2,13 +2,13 @@ import math
 
 import pytest
 import torch
-from tests import federation
 from torch import nn
 
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.model_exchange import cross_entropy
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, NumericalError
+from tests import federation
 
 DATA = federation.examples(37, 5)
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests import federation
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
@@ -13,6 +12,7 @@ from fedcord.algorithms.stacked_mlp import can_train_stacked, train_stacked
 from fedcord.core.contract import Env
 from fedcord.core.errors import NumericalError
 from fedcord.core.tensors import hash_tensors
+from tests import federation
 
 FORMS = {
     "plain": LocalSGD(epochs=2, batch_size=16, lr=0.1),

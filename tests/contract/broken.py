@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.contract.sound import Keeper, NearestMean, Plain
 from torch import Tensor
 
 from fedcord.algorithms.averaging.fedprox import FedProx
@@ -22,6 +21,7 @@ from fedcord.core.examples import ClientData
 from fedcord.core.params import param
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed
 from fedcord.ops.weighted_mean import weighted_mean
+from tests.contract.sound import Keeper, NearestMean, Plain
 
 
 def scaled(result: ClientResult, factor: float) -> ClientResult:

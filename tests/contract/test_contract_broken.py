@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from tests.contract import broken
-from tests.contract.sound import NearestMean, Plain
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.contract import CHECKS, ContractViolation, Expectations, Limit, check_algorithm
 from fedcord.contract.global_randomness import global_randomness
 from fedcord.contract.registered import QUICK
 from fedcord.core.contract import Algorithm
+from tests.contract import broken
+from tests.contract.sound import NearestMean, Plain
 
 DEFAULT = Expectations()
 STATED = Expectations(identity=None)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from tests.contract import broken
-from tests.contract.sound import NearestMean, Plain
 
 import fedcord.contract
 from fedcord.contract import CHECKS, ContractViolation, Expectations, check_algorithm
@@ -17,6 +15,8 @@ from fedcord.contract.tiny_task import EMPTY_CLIENT, ODD_CLIENTS, SHAPES, tiny_t
 from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError, FedcordError
 from fedcord.core.tensors import hash_tensors
+from tests.contract import broken
+from tests.contract.sound import NearestMean, Plain
 
 
 def test_a_report_lists_every_check_on_every_task_in_order() -> None:

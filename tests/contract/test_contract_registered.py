@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.contract.sound import Keeper, NearestMean
 
 from fedcord.algorithms.registry import ALGORITHMS
 from fedcord.contract import CHECKS, Expectations, check_algorithm
 from fedcord.contract.registered import QUICK, ROWS, registered
 from fedcord.contract.tiny_task import SHAPES
 from fedcord.core.contract import Algorithm
+from tests.contract.sound import Keeper, NearestMean
 
 
 def test_there_are_registered_algorithms_and_fourteen_checks() -> None:

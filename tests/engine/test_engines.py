@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests import federation
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
@@ -21,6 +20,7 @@ from fedcord.engine.rounds import Schedule, finish_clients, run_rounds
 from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.visit import Executor, Job
 from fedcord.engine.wire import WireExecutor
+from tests import federation
 
 SETTINGS = {
     "stacked": (FedAvg(LocalSGD(lr=0.1)), federation.VECTOR),

@@ -2,7 +2,6 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
-from tests import federation
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.local_sgd import LocalSGD
@@ -13,6 +12,7 @@ from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rou
 from fedcord.engine.sampling import sample_clients
 from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.visit import Answer, Job
+from tests import federation
 
 ALGORITHM = FedAvg(LocalSGD(lr=0.1))
 

@@ -53,8 +53,8 @@ def forget_client(
     algorithm = experiment.algorithm
     if not (isinstance(algorithm, Additive) and algorithm.is_additive):
         raise ConfigError(
-            f"{config.algorithm} does not keep sums, so nobody can be taken out exactly; train again "
-            "without the client, or use an additive method such as afl."
+            f"{config.algorithm} does not keep sums, so nobody can be taken out exactly; train "
+            "again without the client, or use an additive method such as afl."
         )
     result: dict[str, Any] = folder.read_json("result.json")
     gone = [*result.get("forgotten", []), client]
