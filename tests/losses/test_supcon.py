@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from pytorch_metric_learning.losses import SupConLoss
+from pytorch_metric_learning.losses import SupConLoss  # type: ignore[import-untyped]
 from torch import Tensor
 
 from fedcord.losses.supcon import bank_contrast, supervised_contrast

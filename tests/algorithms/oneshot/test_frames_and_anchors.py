@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from tests.federation import env as make_env
 
 from fedcord.algorithms.oneshot.anchors import Anchors
 from fedcord.algorithms.oneshot.frames import (
@@ -16,6 +15,7 @@ from fedcord.algorithms.oneshot.frames import (
     welch_bound,
 )
 from fedcord.core.errors import ConfigError
+from tests.federation import env as make_env
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from fedcord.algorithms.oneshot.schedule import PROGRESS, SHAPES, Plan, annealing
@@ -12,7 +14,7 @@ def test_invariant_12_factors_fall_from_one_to_zero(shape: str) -> None:
     values = [annealing(shape, p / 100) for p in range(101)]
     assert values[0] == 1
     assert values[-1] == pytest.approx(0, abs=1e-15)
-    assert all(a > b for a, b in zip(values, values[1:], strict=False))
+    assert all(a > b for a, b in pairwise(values))
 
 
 def test_constant_stays_and_floor_holds() -> None:

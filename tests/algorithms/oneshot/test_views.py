@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.federation import IMAGE, VECTOR, examples, task
 
 from fedcord.algorithms.oneshot.views import chosen_view, rows_of
 from fedcord.core.errors import ConfigError
+from tests.federation import IMAGE, VECTOR, examples, task
 
 TINY = {**IMAGE, "input_shape": [1, 8, 8], "models": ["mlp:16"]}
 
