@@ -17,7 +17,6 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from torch import Tensor
 
 from fedcord.core.errors import NumericalError
-from fedcord.core.tensors import is_finite
 from fedcord.ops.symmetric import pack
 
 ROWS_AT_ONCE = 4096
@@ -38,17 +37,18 @@ class GramAccumulator:
     def add(self, rows: Tensor) -> None:
         """Add the outer products of `rows` [B, D]; values that are not finite are refused."""
         for part in rows.detach().cpu().split(ROWS_AT_ONCE):
-            if not is_finite(part):
-                raise NumericalError(
-                    "features are not finite; check the inputs and the encoder, because a single "
-                    "such value would spoil the sums of the whole federation."
-                )
             # in Fortran's eyes the rows are columns, so no copy is made; `lower` there is `upper`
             columns = part.to(torch.float64).contiguous().numpy().T
             with single_blas():
                 self._sum = scipy.linalg.blas.dsyrk(
                     1.0, columns, beta=1.0, c=self._sum, trans=0, lower=1, overwrite_c=1
                 )
+        # a value that is not finite cannot leave its column's sum of squares finite
+        if not np.isfinite(self._sum.diagonal()).all():
+            raise NumericalError(
+                "features are not finite, or too large to be squared; check the inputs and the "
+                "encoder, because a single such value would spoil the sums of everybody."
+            )
 
     def packed(self) -> Tensor:
         """The sum as a packed upper triangle [D(D+1)/2] float64."""

@@ -25,7 +25,7 @@ JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 WARN_ABOVE = 1e-8
 EPSILON = torch.finfo(torch.float64).eps
 REFINEMENTS = 3
-ESTIMATE_STEPS = 6
+ESTIMATE_STEPS = 4
 
 OnSingular = Literal["raise", "min_norm"]
 
@@ -73,7 +73,7 @@ def solve_ridge(
     size = gram.shape[0]
     diagonal = gram.diagonal() + ridge
     scale = torch.where(diagonal > 0, diagonal.clamp(min=1e-300).rsqrt(), 1.0)
-    scaled = gram * scale * scale[:, None]
+    scaled = (gram * scale).mul_(scale[:, None])
     scaled.diagonal().add_(ridge * scale**2)
     for jitter in JITTERS:
         factor, info = torch.linalg.cholesky_ex(_with_diagonal(scaled, jitter))
@@ -127,7 +127,7 @@ def _checked(gram: Tensor, moment: Tensor, ridge: float) -> tuple[Tensor, Tensor
             "the statistics hold values that are not finite; find the client that sent them."
         )
     gram = gram.to(torch.float64)
-    return (gram + gram.T) / 2, moment.to(torch.float64)
+    return torch.add(gram, gram.T).mul_(0.5), moment.to(torch.float64)
 
 
 def _rejected(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -153,3 +154,12 @@ def test_t29_streaming_ridge_equals_the_batch_solution() -> None:
         r = r - r @ a.T @ torch.linalg.solve(inner, a @ r)
         w = w + r @ a.T @ (b - a @ w)
     assert gap(solve_ridge(x.T @ x, x.T @ y, gamma)[0], w) < 1e-7
+
+
+def test_constant_features_are_not_cut_at_their_own_value_by_rounding() -> None:
+    inputs = DATA.inputs.clone()
+    for column, value in enumerate((0.1, 0.7, -1.3)):
+        inputs[:, column] = value
+    constant = replace(DATA, inputs=inputs)
+    found = check_invariance(SAFLE, dealt(constant, PARTS), env())
+    assert found.difference < 1e-8

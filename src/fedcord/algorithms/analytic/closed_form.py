@@ -28,9 +28,12 @@ from fedcord.core.examples import ClientData
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
 from fedcord.ops.ridge import SolveReport, solve_ridge
 from fedcord.ops.ridge_selection import choose_ridge
+from fedcord.ops.symmetric import diagonal_places
 
 STATS, SUM, LEDGER = "stats", "sum", "ledger"
 WEIGHT, SEEN, RIDGE = "head.weight", "head.seen", "head.ridge"
+NO_SAMPLES = [0.0] * 5
+"""A ledger row before anything is heard of a client."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +178,15 @@ def add_messages(
     for client, update in updates:
         message = select(update.tensors, STATS)
         check_tag(message, tag, client)
-        count, print_ = rows.get(client, (0.0, torch.zeros(4, dtype=torch.float64)))
-        rows[client] = count + update.weight, print_ + fingerprint(message)
+        # plain numbers: a small tensor per client would scatter over the memory messages leave
+        rows[client] = [
+            a + b
+            for a, b in zip(
+                rows.get(client, NO_SAMPLES),
+                (update.weight, *fingerprint(message).tolist()),
+                strict=True,
+            )
+        ]
         for name, tensor in message.items():
             wide = tensor.to(torch.float64) if tensor.is_floating_point() else tensor
             if name in total:
@@ -186,33 +196,37 @@ def add_messages(
     return {**prefixed(SUM, total), **prefixed(LEDGER, ledger(rows))}
 
 
-def ledger_rows(sums: Tensors) -> dict[int, tuple[float, Tensor]]:
-    """Client to (samples, fingerprint); the inverse of `ledger`."""
+def ledger_rows(sums: Tensors) -> dict[int, list[float]]:
+    """Client to [samples, then the fingerprint]; the inverse of `ledger`."""
     known = select(sums, LEDGER)
     if not known:
         return {}
-    counts, prints = known["count"].tolist(), known["fingerprint"]
-    return dict(zip(known["client"].tolist(), zip(counts, prints, strict=True), strict=True))
+    numbers = torch.cat([known["count"][:, None], known["fingerprint"]], dim=1)
+    return dict(zip(known["client"].tolist(), numbers.tolist(), strict=True))
 
 
-def ledger(rows: Mapping[int, tuple[float, Tensor]]) -> dict[str, Tensor]:
-    """Who is in the sums: client to (samples, fingerprint), as tensors in ascending order."""
+def ledger(rows: Mapping[int, list[float]]) -> dict[str, Tensor]:
+    """Who is in the sums, as tensors in ascending order of clients."""
     clients = sorted(rows)
+    numbers = torch.tensor([rows[client] for client in clients], dtype=torch.float64)
     return {
         "client": torch.tensor(clients, dtype=torch.int64),
-        "count": torch.tensor([rows[c][0] for c in clients], dtype=torch.float64),
-        "fingerprint": torch.stack([rows[c][1] for c in clients]),
+        "count": numbers[:, 0].contiguous(),
+        "fingerprint": numbers[:, 1:].contiguous(),
     }
 
 
 def fingerprint(message: Tensors) -> Tensor:
-    """[4] float64: two weighted sums each of `gram` and `moment`.
+    """[4] float64: plain and weighted sums of `moment`, and of `gram` and its diagonal.
 
     Cheap, tolerant of rounding, and linear: the parts of a message that arrives in parts have
     fingerprints that add up. It finds mistakes, not forgery.
     """
-    parts = [message[name].to(torch.float64).reshape(-1) for name in ("gram", "moment")]
-    return torch.stack([value for x in parts for value in (x.sum(), (x * _waves(len(x))).sum())])
+    gram, moment = message["gram"], message["moment"].reshape(-1).to(torch.float64)
+    diagonal = gram[diagonal_places(message["moment"].shape[0])].to(torch.float64)
+    whole = gram.sum(dtype=torch.float64)
+    waves = [(x * _waves(len(x))).sum() for x in (diagonal, moment)]
+    return torch.stack([whole, moment.sum(), *waves])
 
 
 @lru_cache(maxsize=4)

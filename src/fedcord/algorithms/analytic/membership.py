@@ -128,9 +128,9 @@ def _check_exact(algorithm: HoldsSums) -> None:
 
 
 def _check_same_message(
-    row: tuple[float, Tensor], update: Update, message: Tensors, client: ClientId
+    row: list[float], update: Update, message: Tensors, client: ClientId
 ) -> None:
-    count, known = row
+    count, known = row[0], torch.tensor(row[1:], dtype=torch.float64)
     found = fingerprint(message)
     scale = known.abs().max().clamp(min=1.0)
     if count != update.weight or float((found - known).abs().max() / scale) > SAME_MESSAGE:

@@ -135,8 +135,10 @@ class SAFLe:
         if self._is_first(env):
             total = _added(updates)
             mean = total["spread.sum"] / total["spread.count"]
-            variance = total["spread.square"] / total["spread.count"] - mean**2
-            deviation = variance.clamp(min=0).sqrt()
+            square = total["spread.square"] / total["spread.count"]
+            variance = square - mean**2
+            # a constant feature must not be cut at its own value by the rounding of sums
+            deviation = torch.where(variance > 1e-9 * square, variance, 0.0).sqrt()
             return state.next({**state.shared, MEAN: mean, DEVIATION: deviation})
         sums = add_messages({}, _widened(updates), self.tag(state.shared, env))
         return state.next(state.shared, sums, self.result_of(sums))
@@ -156,6 +158,7 @@ class SAFLe:
         places = torch.tensor(steps, dtype=torch.float64)
         if MEAN in shared:
             cuts = shared[MEAN][:, None] + shared[DEVIATION][:, None] * places
+            cuts = cuts.float().double()  # inputs are float32, so rounding beyond that is noise
         else:
             cuts = places.expand(features.shape[1], -1)
         digits = (features[:, :, None] > cuts).flatten(1)  # [B, D₀·L]
