@@ -26,6 +26,10 @@ _PLACES = {
     "Split": "data.dataset",
     "make_partition": "data.partition",
     "check_algorithm": "contract",
+    "Limit": "contract",
+    "param": "core.params",
+    "check_params": "core.params",
+    "AveragesModels": "algorithms.model_exchange",
     "Expectations": "contract",
     "Algorithm": "core.contract",
     "Personalizes": "core.contract",
@@ -53,7 +57,8 @@ if TYPE_CHECKING:
     from fedcord.algorithms.averaging.fedavg import FedAvg
     from fedcord.algorithms.averaging.fedprox import FedProx
     from fedcord.algorithms.local_sgd import LocalSGD
-    from fedcord.contract import Expectations, check_algorithm
+    from fedcord.algorithms.model_exchange import AveragesModels
+    from fedcord.contract import Expectations, Limit, check_algorithm
     from fedcord.core.contract import (
         Algorithm,
         ClientResult,
@@ -72,6 +77,7 @@ if TYPE_CHECKING:
         ProtocolError,
     )
     from fedcord.core.examples import ClientData, Examples
+    from fedcord.core.params import check_params, param
     from fedcord.core.task import Task
     from fedcord.core.tensors import TensorSpec
     from fedcord.data.dataset import Dataset, Split
@@ -81,6 +87,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Algorithm",
+    "AveragesModels",
     "CheckpointError",
     "ClientData",
     "ClientResult",
@@ -94,6 +101,7 @@ __all__ = [
     "FedAvg",
     "FedProx",
     "FedcordError",
+    "Limit",
     "LocalSGD",
     "NumericalError",
     "PairingError",
@@ -106,9 +114,11 @@ __all__ = [
     "Update",
     "__version__",
     "check_algorithm",
+    "check_params",
     "compare",
     "load_dataset",
     "make_partition",
+    "param",
     "run",
 ]
 

@@ -95,9 +95,9 @@ def test_networks_that_are_no_mlp_take_the_general_path() -> None:
     assert not can_train_stacked(federation.task(mixed), LocalSGD())
 
 
-def test_divergence_names_the_client() -> None:
+def test_divergence_says_what_to_change() -> None:
     env, people = federation.env(), federation.population()
     algorithm = FedAvg(LocalSGD(lr=1e25, epochs=5))
     shared = algorithm.init(env).shared
-    with pytest.raises(NumericalError, match="client 1: the training loss became"):
+    with pytest.raises(NumericalError, match=r"the training loss became .* lower local\.lr"):
         algorithm.client_update(shared, {}, people.client(1), Env(env.task, 0, client=1))

@@ -93,6 +93,10 @@ BAD_WORDS: dict[str, tuple[list[str], str]] = {
     "mix": (["compare", "a.toml", "fedavg"], "one study file or algorithms, not both"),
     "picture": (["inspect", "--out", "x.jpg"], "must end in .png or .svg"),
     "own": (["run", "nowhere:Thing"], "cannot be imported"),
+    "augment": (
+        ["run", "fedavg", "--dataset", "synthetic", "--set", "local.augment=flip"],
+        "local.augment = 'flip' does not fit this data",
+    ),
     "data-file": (["run", "fedavg", "--dataset", "npz:none.npz"], "none.npz"),
 }
 

@@ -76,3 +76,17 @@ def test_differences_are_told_in_words() -> None:
         "rounds is 3 there and None here",
         "seed is 2 there and 1 here",
     ]
+
+
+def test_partitions_that_know_their_clients_need_no_number() -> None:
+    assert load_config({"algorithm": "fedavg", "partition": "natural:site"}).clients == 0
+    assert load_config({"algorithm": "fedavg", "partition": "nid2"}).clients == 0
+    assert load_config({"algorithm": "fedavg", "partition": "iid"}).clients == 10
+    assert load_config({"algorithm": "fedavg", "partition": "nid2", "clients": 7}).clients == 7
+
+
+def test_an_own_class_is_compared_under_its_name() -> None:
+    own = "fedcord.algorithms.averaging.fedprox:FedProx"
+    study = make_study(["fedavg", own], {}, 1, ["FedProx:proximal_weight=0.5"])
+    assert study.contenders["FedProx"].params["proximal_weight"] == 0.5
+    assert study.contenders["FedProx"].algorithm == own

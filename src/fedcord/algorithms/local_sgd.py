@@ -14,6 +14,7 @@ from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, NumericalError
 from fedcord.core.examples import Examples
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """(network, prepared inputs [B, ...], labels [B]) to the mean loss of the batch."""
@@ -49,6 +50,13 @@ class LocalSGD:
 
     def __post_init__(self) -> None:
         check_params(self)
+
+    def problems(self, task: Task) -> tuple[str, ...]:
+        """Settings that do not fit the task."""
+        if self.augment == "none" or self.augment in task.augmentations:
+            return ()
+        allowed = ", ".join(("none", *task.augmentations))
+        return (f"local.augment = '{self.augment}' does not fit this data; allowed: {allowed}.",)
 
     def lr_at(self, env: Env) -> float:
         """The learning rate of the round `env` stands in."""
@@ -131,11 +139,9 @@ class LocalSGD:
         """Batch indices to what the network reads."""
         task, stored = env.task, examples.inputs
         if self.augment != "none":
-            if self.augment not in task.augmentations:
-                allowed = ", ".join(("none", *task.augmentations))
-                raise ConfigError(
-                    f"local.augment = '{self.augment}' does not fit this data; allowed: {allowed}."
-                )
+            problems = self.problems(task)
+            if problems:
+                raise ConfigError(problems)
             change, generator = task.augmentations[self.augment], env.generator("augment")
             return lambda batch: change(stored[batch], generator).to(task.device)
         if math.prod(stored.shape) * 4 <= PREPARE_AT_ONCE_BYTES:

@@ -66,8 +66,8 @@ def train_stacked(
         loss = float(losses[place]) / visited
         if not math.isfinite(loss):
             raise NumericalError(
-                f"client {envs[k].client}: the training loss became {loss}; lower local.lr "
-                f"(now {local.lr:g}) or set local.clip."
+                f"the training loss became {loss}; lower local.lr (now {local.lr:g}) "
+                "or set local.clip."
             )
         update = Update(layers.client(place), len(datas[k].train), {"train_loss": loss})
         results[k] = ClientResult(update)

@@ -208,6 +208,15 @@ class Explains(Protocol):
         ...
 
 
+@runtime_checkable
+class FitsTask(Protocol):
+    """A part of an algorithm that can tell beforehand whether it fits the task."""
+
+    def problems(self, task: Task) -> tuple[str, ...]:
+        """Settings that do not fit, in words; empty when all do."""
+        ...
+
+
 METRIC = "metric"
 """Prefix of private scalars that are written to the log after every round."""
 

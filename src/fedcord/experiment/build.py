@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from fedcord.algorithms.registry import algorithm_class
-from fedcord.core.contract import Algorithm, Explains
+from fedcord.core.contract import Algorithm, Explains, FitsTask
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
 from fedcord.core.params import build
@@ -78,13 +79,18 @@ def build_experiment(
     partition = partition_of(config, dataset)
     algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
     values = task_values(dataset, config.model, data_dirs or ())
+    task = task_from_values(values)
+    parts = [getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)]  # type: ignore[arg-type]
+    problems = [p for part in parts if isinstance(part, FitsTask) for p in part.problems(task)]
+    if problems:
+        raise ConfigError(problems)
     return Experiment(
         config=config,
         dataset=dataset,
         partition=partition,
         population=arrange(dataset, partition, config),
         algorithm=algorithm,
-        task=task_from_values(values),
+        task=task,
         blueprint=Blueprint.of(algorithm, TASK_FACTORY, values),
     )
 

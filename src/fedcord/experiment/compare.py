@@ -57,7 +57,10 @@ def make_study(
         name: of the study; by default made from its content.
         variants: label to {"algorithm": name, "params": {...}}, for one algorithm in several forms.
     """
-    forms: dict[str, Mapping[str, Any]] = {a: {"algorithm": a} for a in algorithms}
+    # a user's own `module:Class` is known by its class
+    forms: dict[str, Mapping[str, Any]] = {
+        a.rpartition(":")[2]: {"algorithm": a} for a in algorithms
+    }
     problems = [f"'{a}' is listed twice; list it once." for a in _repeated(algorithms)]
     for label, form in (variants or {}).items():
         if label in forms or not isinstance(form, Mapping) or "algorithm" not in form:

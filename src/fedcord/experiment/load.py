@@ -11,6 +11,7 @@ from typing import Any
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.core.errors import ConfigError, DataError, unknown_name
 from fedcord.core.params import build, plain
+from fedcord.data.partition import PARTITIONS
 from fedcord.data.partition import check_spec as check_partition
 from fedcord.data.registry import check_spec as check_dataset
 from fedcord.experiment.config import DEFAULT_ROUNDS, RunConfig
@@ -68,6 +69,9 @@ def _checked(settings: Mapping[str, Any]) -> tuple[RunConfig, list[str]]:
     """A configuration from whatever of `settings` is right, and what is wrong with the rest."""
     problems: list[str] = []
     values = {name: value for name, value in settings.items() if name != "params"}
+    kind = PARTITIONS.get(str(values.get("partition", "")).partition(":")[0].partition(",")[0])
+    if kind is not None and not kind.needs_clients:
+        values.setdefault("clients", 0)  # the data says how many there are
     try:
         config = build(RunConfig, values)
     except ConfigError as error:

@@ -118,6 +118,8 @@ def run(
         result: dict[str, Any] = folder.read_json("result.json")
         return result
     experiment = build_experiment(config, dataset, place.data_dirs, place.allow_download)
+    if not folder.is_started:  # what does not fit the task shows before anything is written
+        experiment.algorithm.init(_env(experiment))
     folder.create()
     with folder.lock():
         _check_folder(folder, config, place.resume)  # again: now nobody else can write
@@ -125,6 +127,12 @@ def run(
             _write_start(folder, experiment)
         with _executor(experiment, place) as executor:
             return _run(folder, experiment, executor, place, watch)
+
+
+def _env(experiment: Experiment) -> Env:
+    """The server's place before the first round."""
+    assert experiment.config.rounds is not None
+    return Env(experiment.task, experiment.config.seed, num_rounds=experiment.config.rounds)
 
 
 def _check_folder(folder: RunFolder, config: RunConfig, resume: bool) -> None:
@@ -202,15 +210,14 @@ def _run(
     watch: Progress,
 ) -> dict[str, Any]:
     config, population, algorithm = experiment.config, experiment.population, experiment.algorithm
-    assert config.rounds is not None
-    env = Env(experiment.task, config.seed, num_rounds=config.rounds)
+    env = _env(experiment)
     state = _restore(folder, experiment, executor) or algorithm.init(env)
     folder.rewind_metrics(state.round)
     sizes = population.train_sizes
     eligible = [client for client, size in enumerate(sizes) if size > 0]
     count = max(1, math.floor(config.participation * len(eligible) + 0.5))
     schedule = Schedule(
-        config.rounds,
+        env.num_rounds,
         lambda round_: sample_clients(config.seed, round_, eligible, count),
         config.evaluate_every,
         config.threads,
