@@ -18,6 +18,11 @@ from fedcord.algorithms.analytic.layerwise import Layers
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.oneshot.baselines.distillation import Distillation
+from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis
+from fedcord.algorithms.oneshot.ladder import PRESETS
+from fedcord.algorithms.oneshot.oneshot import OneShot
+from fedcord.algorithms.oneshot.policy import Policy
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.contract.compare import difference
 from fedcord.contract.expectations import Expectations, Identity, Limit
@@ -28,8 +33,14 @@ from fedcord.core.tensors import select
 QUICK = LocalSGD(batch_size=8, lr=0.1)
 """Local training that learns a tiny task in a few rounds; used wherever there is a `local`."""
 
-LONG = LocalSGD(epochs=12, batch_size=8, lr=0.1)
+LONG = LocalSGD(epochs=8, batch_size=8, lr=0.1)
 """Local training that learns a tiny task in the only round of a one-shot method."""
+
+FEW_INPUTS = Synthesis(steps=2, batch_size=16, latent_dim=8, width=4)
+"""Generated inputs in milliseconds."""
+
+HEAD_START = Distillation(start="average", lr=0.01)
+"""A student that starts from the clients' mean and so needs few steps."""
 
 SHALLOW = Layers(channels=(8,), kernel=3)
 """One hidden layer, which is enough for the tiny tasks."""
@@ -92,16 +103,69 @@ def _one_shot(prefix: str | None = None, learns: float = 0.8) -> Callable[[], Ex
     return lambda: Expectations(is_random=True, identity=identity, learns_at_least=learns)
 
 
+def _rung(name: str) -> Row:
+    """A preset of the one-shot ladder, cut to a few steps."""
+    method = _short(name)
+    params: dict[str, Any] = {"local": method.local, "checkpoints": 2}
+    if method.server.kind == "trainable_protos":  # the default learning rate is made for more steps
+        params["server"] = dataclasses.replace(
+            method.server, training=dataclasses.replace(method.server.training, lr=0.1)
+        )
+    return Row(params, lambda: _rung_expectations(name))
+
+
+def _short(name: str) -> OneShot:
+    method = build(OneShot, PRESETS[name].values)
+    quick = {"epochs": 5, "batch_size": 64, "lr": 0.3}
+    if method.server.kind != "feature_ensemble" or method.objective.feature_bank:
+        quick = {"epochs": 10, "batch_size": 16, "lr": 0.2}  # these learn more slowly
+    return dataclasses.replace(
+        method, local=dataclasses.replace(method.local, **quick), checkpoints=2
+    )
+
+
+def _rung_expectations(name: str) -> Expectations:
+    def nothing_flows_back(before: ServerState, update: Update, after: ServerState) -> str | None:
+        return difference(after.shared, before.shared)
+
+    method = _short(name)
+    limits: tuple[Limit, ...] = ()
+    if name == "v7":
+        off = dataclasses.replace(method, policy=Policy("anneal", weight=0.0))
+        limits = (Limit("policy.weight = 0 is FAFI", off, _short("fafi"), unlike=method),)
+    if name == "flare":
+        plain = dataclasses.replace(method.policy, schedule="constant", lambda_max=0.0)
+        steady = dataclasses.replace(method, policy=plain)
+        limit = "without schedule and valve it is v10-rescaled"
+        limits = (Limit(limit, steady, _short("v10-rescaled"), unlike=method),)
+    return Expectations(
+        is_random=True,
+        identity=nothing_flows_back,
+        limits=limits,
+        memory_may_be_sent=(
+            "model.*",
+            "proto.weight",
+        ),  # a probe shows what the client goes on from
+    )
+
+
+TAUGHT = {"local": LONG, "synthesis": FEW_INPUTS, "distillation": HEAD_START}
+"""Settings of methods whose server teaches a student."""
+
 ROWS: Mapping[str, Row] = MappingProxyType(
     {
+        **{name: _rung(name) for name in PRESETS},
         "afl": Row({"features": NARROW}, _random),
         "afl-aa": Row({"features": NARROW}, _afl_aa),
         "apfl": Row({"features": NARROW}, _random),
         "deepafl": Row({"features": NARROW, "blocks": 2, "width": 16}, _random),
         "fedacnnl": Row({"layers": SHALLOW}, _random),
+        "co-boosting": Row({**TAUGHT, "epochs": 2}, _one_shot(learns=0.6)),
+        "dense": Row({**TAUGHT, "epochs": 2}, _one_shot(learns=0.6)),
         "ensemble": Row({"local": LONG}, _one_shot()),
         "fedavg": Row(expectations=_random),
         "fedavg-oneshot": Row({"local": LONG}, _one_shot("fused")),
+        "feddf": Row({**TAUGHT, "steps": 5, "proxy_size": 32}, _one_shot(learns=0.6)),
         "fedetf": Row({"local": LONG}, _one_shot("fused.model")),
         "fedhip": Row({"features": NARROW}, _random),
         "fedproto-oneshot": Row({"local": LONG}, _one_shot()),

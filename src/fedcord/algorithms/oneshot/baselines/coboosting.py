@@ -63,7 +63,7 @@ DIVERSE_TEMPERATURE = 4.0
 class CoBoosting(SendsOnce):
     """Generated data and ensemble boost each other."""
 
-    epochs: int = param(40, "alternations of data, ensemble and student", at_least=1)
+    epochs: int = param(30, "alternations of data, ensemble and student", at_least=1)
     hardness: float = param(1.0, "exponent of the difficulty 1 − p_y", at_least=0)
     adversarial_weight: float = param(1.0, "against the student (paper: β)", at_least=0)
     perturbation: float = param(8 / 255, "size of δ (paper: ε)", at_least=0)

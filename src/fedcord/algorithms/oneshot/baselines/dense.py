@@ -55,7 +55,7 @@ from fedcord.core.tensors import Tensors, prefixed
 class Dense(SendsOnce):
     """Data-free distillation of the clients' ensemble."""
 
-    epochs: int = param(40, "alternations of generating and learning (paper: T)", at_least=1)
+    epochs: int = param(30, "alternations of generating and learning (paper: T)", at_least=1)
     statistics_weight: float = param(1.0, "batch-norm statistics (paper: λ1)", at_least=0)
     boundary_weight: float = param(0.5, "disagreement with the student (paper: λ2)", at_least=0)
     weighting: str = param("uniform", "clients' weights in the ensemble", choices=WEIGHTINGS)

@@ -54,9 +54,9 @@ class Student:
         parameters = list(self.network.parameters())
         self._optimizer: torch.optim.Optimizer
         if settings.optimizer == "adam":
-            self._optimizer = torch.optim.Adam(parameters, lr=settings.lr)
+            self._optimizer = torch.optim.Adam(parameters, lr=settings.lr, fused=True)
         else:
-            self._optimizer = torch.optim.SGD(parameters, lr=settings.lr, momentum=0.9)
+            self._optimizer = torch.optim.SGD(parameters, lr=settings.lr, momentum=0.9, fused=True)
 
     def scores(self, inputs: Tensor) -> Tensor:
         """[B, C] in evaluation mode; gradients reach the inputs."""

@@ -56,7 +56,7 @@ class Synthesizer:
         if settings.reset:
             draw_weights(self._network, self._generator)
         parameters = [noise, *self._network.parameters()]
-        optimizer = torch.optim.Adam(parameters, lr=settings.lr, betas=(0.5, 0.999))
+        optimizer = torch.optim.Adam(parameters, lr=settings.lr, betas=(0.5, 0.999), fused=True)
         best, lowest = None, float("inf")
         for _ in range(settings.steps):
             generated = self._network(noise)
