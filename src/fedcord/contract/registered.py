@@ -109,19 +109,17 @@ def _rung(name: str) -> Row:
     params: dict[str, Any] = {"local": method.local, "checkpoints": 2}
     if method.server.kind == "trainable_protos":  # the default learning rate is made for more steps
         params["server"] = dataclasses.replace(
-            method.server, training=dataclasses.replace(method.server.training, lr=0.1)
+            method.server, training=dataclasses.replace(method.server.training, lr=0.3, epochs=4)
         )
     return Row(params, lambda: _rung_expectations(name))
 
 
 def _short(name: str) -> OneShot:
     method = build(OneShot, PRESETS[name].values)
-    quick = {"epochs": 5, "batch_size": 64, "lr": 0.3}
+    local = dataclasses.replace(method.local, epochs=5, batch_size=64, lr=0.3)
     if method.server.kind != "feature_ensemble" or method.objective.feature_bank:
-        quick = {"epochs": 10, "batch_size": 16, "lr": 0.2}  # these learn more slowly
-    return dataclasses.replace(
-        method, local=dataclasses.replace(method.local, **quick), checkpoints=2
-    )
+        local = dataclasses.replace(local, epochs=7, batch_size=16)  # these learn more slowly
+    return dataclasses.replace(method, local=local, checkpoints=2)
 
 
 def _rung_expectations(name: str) -> Expectations:
