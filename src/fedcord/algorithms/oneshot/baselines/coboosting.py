@@ -17,10 +17,10 @@ Each epoch: one batch is generated (hard for the ensemble, against the student) 
 one signed step per pool batch; the student learns from the pool with every input moved by ε along
 the sign of the gradient of a random combination of the ensemble's probabilities.
 
-Deviations: small defaults (paper: 500 epochs of 30 generator steps). As in the authors' code, w
-lies in [0, 1] without being normalised, steps shrink by `weight_decay` per epoch, and w is not
-changed in the first epoch. If all weights reach 0 they start again from 1/K. For vectors ε is in
-units of prepared inputs. The last student is taken, not the best on test data.
+Deviations: small defaults (the authors' script: 200 epochs of 30 generator steps, batch 128). As in
+their code, w lies in [0, 1] without being normalised, steps shrink by `weight_decay` per epoch, and
+w is not changed in the first epoch. If all weights reach 0 they start again from 1/K. For vectors ε
+is in units of prepared inputs. The last student is taken, not the best on test data.
 
 Limits: `weight_step` = 0 keeps the uniform ensemble; `perturbation` = 0 distils on the pool itself.
 """

@@ -14,10 +14,11 @@ Travels: down the first model; up the trained model. Stays: nothing.
 Each epoch trains the generator for one batch, adds the batch to a pool, and lets the student learn
 from the whole pool once.
 
-Deviations: small defaults (paper: T = 200, T_G = 30, b = 128, η_G = 1e-3, η_S = 0.01). As in the
-authors' code, noise is trained with the generator, which is drawn anew every epoch, and the batch
-of the best step is kept; not as there, the student learns without augmentation, its rate falls
-with a cosine, and the last student is taken, not the best on test data.
+Deviations: small defaults (the authors' example: 200 epochs of 30 steps, batch 256, rates 1e-3 and
+0.005, both weights 1, temperature 20). As in their code, noise is trained with the generator,
+which is drawn anew every epoch, and the batch of the best step is kept; not as there, the student
+learns without augmentation, its rate falls with a cosine, and the last student is taken, not the
+best on test data.
 
 Limits: without batch normalisation L_BN is 0; `boundary_weight` = 0 is plain model inversion.
 """
@@ -57,7 +58,7 @@ class Dense(SendsOnce):
 
     epochs: int = param(30, "alternations of generating and learning (paper: T)", at_least=1)
     statistics_weight: float = param(1.0, "batch-norm statistics (paper: λ1)", at_least=0)
-    boundary_weight: float = param(0.5, "disagreement with the student (paper: λ2)", at_least=0)
+    boundary_weight: float = param(1.0, "disagreement with the student (paper: λ2)", at_least=0)
     weighting: str = param("uniform", "clients' weights in the ensemble", choices=WEIGHTINGS)
     synthesis: Synthesis = param(Synthesis(), "how inputs are generated")
     distillation: Distillation = param(Distillation(), "how the student learns")
