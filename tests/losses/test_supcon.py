@@ -68,6 +68,24 @@ def test_a_bank_joins_denominators_and_positives_only() -> None:
     assert float(found) == pytest.approx(by_loops(features, labels, 0.2, bank), rel=1e-5)
 
 
+@pytest.mark.parametrize("labels", [[0, 1, 1, 2, 0, 2], [0, 0, 0, 0, 0, 1], [0, 1, 2, 3, 4, 5]])
+@pytest.mark.parametrize("size", [0, 5])
+def test_gradient_by_finite_differences(labels: list[int], size: int) -> None:
+    rows = unit(6, 4, 9).double().requires_grad_()
+    bank = (unit(size, 4, 3).double(), torch.tensor([0, 1, 3, 3, 7])) if size else None
+
+    def among(z: Tensor) -> Tensor:
+        return supervised_contrast(z, torch.tensor(labels), 0.3, 0.2, bank)
+
+    def with_bank(z: Tensor) -> Tensor:
+        assert bank is not None
+        return bank_contrast(z, torch.tensor(labels), bank, 0.3)
+
+    assert torch.autograd.gradcheck(among, (rows,))
+    if bank is not None:
+        assert torch.autograd.gradcheck(with_bank, (rows,))
+
+
 def test_contrast_with_a_bank_alone_agrees_with_loops() -> None:
     features, labels = unit(4, 5, 4), torch.tensor([0, 1, 1, 6])
     keys, key_labels = unit(5, 5, 5), torch.tensor([0, 1, 1, 2, 0])

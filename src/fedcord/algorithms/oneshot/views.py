@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Generator, Tensor
 
+from fedcord.algorithms.local_sgd import PREPARE_AT_ONCE_BYTES
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
 from fedcord.core.task import Task
@@ -44,10 +46,12 @@ def rows_of(name: str, examples: Examples, task: Task) -> Rows:
     view = chosen_view(name, task)
     stored, labels = examples.inputs, examples.labels
     if view == "none":
+        is_small = math.prod(stored.shape) * 4 <= PREPARE_AT_ONCE_BYTES
+        prepared = task.prepare(stored) if is_small else None
 
         def plain(batch: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
             taken = batch if len(batch) > 1 else batch.repeat(2)
-            inputs = task.prepare(stored[taken])
+            inputs = task.prepare(stored[taken]) if prepared is None else prepared[taken]
             return inputs.to(task.device), labels[taken].to(task.device)
 
         return plain
