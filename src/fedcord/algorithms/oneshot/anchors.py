@@ -16,6 +16,7 @@ from fedcord.algorithms.oneshot.frames import low_coherence_frame, random_frame,
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,14 @@ class Anchors:
         if self.kind != "interpolated":
             return points
         return torch.lerp(first_prototypes, points, progress)
+
+    def problems(self, task: Task) -> tuple[str, ...]:
+        """Why there are no such anchors for the task's network; empty when there are."""
+        if not self.is_used:
+            return ()
+        feature_dim = int(task.scratch_network().feature_dim)  # type: ignore[arg-type]
+        problem = self.problem(task.num_classes, feature_dim)
+        return () if problem is None else (problem,)
 
     def problem(self, num_classes: int, feature_dim: int) -> str | None:
         """Why there are no such anchors for these sizes, or None."""

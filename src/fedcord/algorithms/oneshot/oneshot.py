@@ -40,7 +40,8 @@ from fedcord.algorithms.oneshot.anchors import Anchors
 from fedcord.algorithms.oneshot.conflict import Conflict
 from fedcord.algorithms.oneshot.encoder import encoder_tensors, encoder_with
 from fedcord.algorithms.oneshot.guard import observations
-from fedcord.algorithms.oneshot.local_training import Epoch, Learner, LocalTraining, LocalWork
+from fedcord.algorithms.oneshot.local_training import LocalTraining
+from fedcord.algorithms.oneshot.local_work import Epoch, Learner, LocalWork
 from fedcord.algorithms.oneshot.member import (
     MODEL,
     PROTOTYPES,
@@ -54,7 +55,7 @@ from fedcord.algorithms.oneshot.policy import Policy, Sigma
 from fedcord.algorithms.oneshot.rules import cross_rules, notes_for, task_rules
 from fedcord.algorithms.oneshot.schedule import Plan
 from fedcord.algorithms.oneshot.servers.server import Server
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import METRIC, ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -110,11 +111,11 @@ class OneShot:
 
     def init(self, env: Env) -> ServerState:
         """One encoder and prototypes ~ N(0, 1) for all."""
-        network = env.task.initial_network(env.generator("init"))
-        shape = env.task.num_classes, int(network.feature_dim)  # type: ignore[arg-type]
-        problems = task_rules(self, env.task, shape[1])
+        problems = task_rules(self, env.task)
         if problems:
             raise ConfigError(problems)
+        network = env.task.initial_network(env.generator("init"))
+        shape = env.task.num_classes, int(network.feature_dim)  # type: ignore[arg-type]
         prototypes = torch.randn(shape, generator=env.generator("prototypes"))
         model = prefixed(MODEL, encoder_tensors(network))
         return ServerState(shared={**model, PROTOTYPES: prototypes})
@@ -154,7 +155,7 @@ class OneShot:
         measured = oneshot_metrics.measure(list(members.values()), trained, points)
         return state.next(
             shared=state.shared,
-            private={f"metric.{n}": torch.tensor(value) for n, value in measured.items()},
+            private=prefixed(METRIC, {n: torch.tensor(value) for n, value in measured.items()}),
             result=prefixed(FUSED, self.server.fuse(members, points, env)),
         )
 

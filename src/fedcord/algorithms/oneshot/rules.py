@@ -41,23 +41,12 @@ def cross_rules(method: OneShot) -> list[str]:
     return problems
 
 
-def task_rules(method: OneShot, task: Task, feature_dim: int) -> list[str]:
+def task_rules(method: OneShot, task: Task) -> list[str]:
     """Mistakes that show only with the task."""
-    problems = []
-    anchors = method.anchors.problem(task.num_classes, feature_dim)
-    if anchors is not None:
-        problems.append(anchors)
-    if len(task.networks) > 1:
-        problems.append(
-            f"{len(task.networks)} different models were given; clients of a one-shot method send "
-            "encoders of one form, so give one --model."
-        )
+    problems = [*method.anchors.problems(task), *method.local.problems(task)]
     view = chosen_view(method.local.views, task)
     if method.objective.contrastive == "simclr" and view == "none":
         problems.append(_needs_views("objective.contrastive = 'simclr'"))
-    if view != "none" and view not in task.augmentations:
-        allowed = ", ".join(("auto", "none", *task.augmentations))
-        problems.append(f"local.views = '{view}' does not fit this data; allowed: {allowed}.")
     return problems
 
 

@@ -32,6 +32,12 @@ def chosen_view(name: str, task: Task) -> str:
     return "simclr" if has_room else "none"
 
 
+def view_problem(view: str, task: Task) -> str:
+    """The words for a view this data does not have."""
+    allowed = ", ".join(("auto", "none", *task.augmentations))
+    return f"local.views = '{view}' does not fit this data; allowed: {allowed}."
+
+
 def rows_of(name: str, examples: Examples, task: Task) -> Rows:
     """How batches of `examples` become rows.
 
@@ -56,8 +62,7 @@ def rows_of(name: str, examples: Examples, task: Task) -> Rows:
 
         return plain
     if view not in task.augmentations:
-        allowed = ", ".join(("auto", "none", *task.augmentations))
-        raise ConfigError(f"local.views = '{view}' does not fit this data; allowed: {allowed}.")
+        raise ConfigError(view_problem(view, task))
     change = task.augmentations[view]
 
     def viewed(batch: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
