@@ -66,8 +66,12 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     clients, test_images, test_labels = load()
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    federated_averaging(model, clients, lambda round_, client, n: torch.randperm(n))
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.1, generator=generator)
+    federated_averaging(
+        model, clients, lambda round_, client, n: torch.randperm(n, generator=generator)
+    )
     print(f"accuracy {accuracy(model, test_images, test_labels):.3f} after {ROUNDS} rounds")

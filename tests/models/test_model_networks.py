@@ -229,8 +229,8 @@ def test_stages_are_pre_activation_maps_prototype_6(spec: str, channels: list[in
 
 @pytest.mark.parametrize("spec", BATCH_NORM_MODELS)
 def test_one_image_is_a_batch_where_the_map_allows(spec: str) -> None:
-    make(spec, (3, 9, 9)).train()(images(1, (3, 9, 9)))
-    make(spec, (3, 32, 32)).train()(images(1, (3, 32, 32)))
+    for shape in ((3, 9, 9), (3, 32, 32)):
+        assert len(make(spec, shape).train()(images(1, shape))) == 1
 
 
 @pytest.mark.parametrize("spec", BATCH_NORM_MODELS)
