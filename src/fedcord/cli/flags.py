@@ -11,6 +11,7 @@ DATA_FLAGS = {
     "dataset": "data set, npz:PATH or folder:PATH (default digits)",
     "partition": "how data is spread over clients (default dirichlet:0.1)",
     "clients": "number of clients (default 10)",
+    "subset": "training examples kept, drawn at random (default all)",
     "longtail": "thin out classes: largest over smallest (default 1)",
     "seed": "decides everything random (default 0)",
 }

@@ -28,6 +28,7 @@ from fedcord.data.partitioners.contract import Indices, Partitioner, Source
 from fedcord.data.partitioners.from_file import hash_clients
 from fedcord.data.partitioners.table import PARTITIONS, PartitionInfo
 from fedcord.data.partitioners.text import PartitionText, text_of, value_of
+from fedcord.data.subset import subset_pool
 
 __all__ = ["PARTITIONS", "Partition", "PartitionInfo", "check_spec", "make_partition"]
 
@@ -103,6 +104,7 @@ def make_partition(
     groups: Mapping[str, NDArray[Any]] = _NO_GROUPS,
     group_names: Mapping[str, tuple[str, ...]] = _NO_NAMES,
     longtail: float = 1.0,
+    subset: int | None = None,
 ) -> Partition:
     """Deal the training examples out to clients.
 
@@ -115,6 +117,7 @@ def make_partition(
         groups: by key, [N] a value per example, for `domain` and `natural`.
         group_names: by key, the name of each integer value.
         longtail: ρ of the long-tail filter, if not already in the text.
+        subset: how many examples to keep, drawn at random before anything else; None for all.
     """
     partitioner, ratio, problems = _read(spec, num_clients)
     problem = longtail_problem(longtail)
@@ -130,7 +133,9 @@ def make_partition(
     assert partitioner is not None
     ratio = longtail if ratio == 1 else ratio
     _check_labels(labels, num_classes, groups)
-    pool = longtail_pool(labels, num_classes=num_classes, ratio=ratio, seed=seed)
+    kept = subset_pool(len(labels), size=subset, seed=seed)
+    tail = longtail_pool(labels[kept], num_classes=num_classes, ratio=ratio, seed=seed)
+    pool = kept[tail]
     if num_clients > len(pool):
         raise DataError(
             f"{num_clients} clients were asked for, but there are only {len(pool)} training "

@@ -23,6 +23,9 @@ class RunConfig:
     partition: str = param(
         "dirichlet:0.1", "how data is spread over clients; see `fedcord list partitions`"
     )
+    subset: int | None = param(
+        None, "training examples kept, drawn at random by the seed; none: all", at_least=1
+    )
     longtail: float = param(1.0, "largest class over smallest, 1 for no change", at_least=1)
     clients: int = param(10, "number of clients; 0 takes it from the data (natural)", at_least=0)
     rounds: int | None = param(None, "rounds of exchange; none: the method's own", at_least=1)

@@ -18,4 +18,5 @@ def partition_of(config: RunConfig, dataset: Dataset) -> Partition:
         groups=dataset.train.groups,
         group_names=dataset.group_names,
         longtail=config.longtail,
+        subset=config.subset,
     )

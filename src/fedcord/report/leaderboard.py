@@ -35,6 +35,7 @@ SHARED_SETTINGS = (
     "rounds",
     "model",
     "participation",
+    "subset",
     "longtail",
     "params",
 )

@@ -12,7 +12,7 @@ from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.load import Run
 
 FLAGS = (
-    *("dataset", "partition", "longtail", "clients", "rounds", "participation", "model"),
+    *("dataset", "subset", "partition", "longtail", "clients", "rounds", "participation", "model"),
     *("validation", "test", "evaluate_every", "threads"),
 )
 """Settings that have a flag of their own on the command line, in the order to write them."""
