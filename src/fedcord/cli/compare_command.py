@@ -49,6 +49,7 @@ def execute(arguments: argparse.Namespace) -> None:
         arguments.workers,
         arguments.data_dir,
         arguments.download,
+        arguments.reuse,
     )
     total = len(study.runs())
     with RunBars(arguments.json or arguments.quiet, total) as bars:

@@ -66,6 +66,12 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         help="sequential, processes (fastest for long runs) or wire (strict test)",
     )
     parser.add_argument("--workers", type=int, metavar="N", help="processes (default: cores)")
+    parser.add_argument(
+        "--reuse",
+        type=Path,
+        metavar="DIR",
+        help="keep clients' work here and take it from here when methods differ on the server only",
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results")
     parser.add_argument("--resume", action="store_true", help="go on with an unfinished run")
     add_output_flags(parser)

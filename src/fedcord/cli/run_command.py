@@ -40,6 +40,7 @@ def execute(arguments: argparse.Namespace) -> None:
         arguments.workers,
         arguments.data_dir,
         arguments.download,
+        arguments.reuse,
     )
     was_finished = RunFolder(out).is_finished
     with RunBars(hidden=arguments.json or arguments.quiet) as bars:

@@ -34,7 +34,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Generator, Tensor
 
@@ -244,10 +244,39 @@ class TrainsStacked(Protocol):
 
 
 @runtime_checkable
+class SharesWork(Protocol):
+    """An algorithm that can say which of its settings decide what clients do.
+
+    Two algorithms that say the same do the same: equal clients send equal bits. A study may then
+    take a client's answer from one to the other.
+    """
+
+    def work(self, round_: int) -> Mapping[str, Any] | None:
+        """Plain values that, with what a client gets and holds, decide `client_update`.
+
+        None when nothing of this round can be shared.
+        """
+        ...
+
+
+@runtime_checkable
 class Additive(Protocol):
     """Marks updates that are sums over examples: splitting a client in two changes nothing."""
 
     @property
     def is_additive(self) -> bool:
         """Whether the updates of this configuration add up."""
+        ...
+
+
+@runtime_checkable
+class LooksThroughNetwork(Protocol):
+    """Marks methods that use inputs only as prepared and only through the network's features.
+
+    Where the network is frozen, they can be given its features instead of the inputs.
+    """
+
+    @property
+    def looks_through_network(self) -> bool:
+        """Whether this configuration does."""
         ...

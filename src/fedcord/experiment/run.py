@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import shlex
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fedcord.core.contract import Env, ServerState
+from fedcord.core.contract import Env, ServerState, SharesWork
 from fedcord.core.errors import CheckpointError, ConfigError, unknown_name
 from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.memory import keep_freed_memory
 from fedcord.engine.processes import ProcessesExecutor
+from fedcord.engine.reuse import ReusingExecutor
 from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rounds
 from fedcord.engine.sampling import sample_clients
 from fedcord.engine.sequential import SequentialExecutor
@@ -64,6 +66,7 @@ class Place:
         workers: processes of the processes engine; None for one per core.
         data_dirs: where to look for data; None for the usual places.
         allow_download: fetch missing data from its official place.
+        reuse: folder of clients' work to take from and add to.
     """
 
     out: Path
@@ -72,6 +75,7 @@ class Place:
     workers: int | None = None
     data_dirs: Sequence[Path] | None = None
     allow_download: bool = False
+    reuse: Path | None = None
 
 
 def new_run_folder(root: Path, config: RunConfig) -> Path:
@@ -112,6 +116,11 @@ def run(
     watch = progress or Progress()
     if place.engine not in ENGINES:
         raise ConfigError(unknown_name("engine", place.engine, ENGINES))
+    if place.reuse is not None:
+        try:
+            place.reuse.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--reuse: '{place.reuse}' cannot be a folder ({error}).") from error
     folder = RunFolder(place.out)
     _check_folder(folder, config, place.resume)
     if folder.is_finished:
@@ -196,6 +205,11 @@ def _executor(experiment: Experiment, place: Place) -> Iterator[Executor]:
         executor = WireExecutor(experiment.blueprint, experiment.population)
     else:
         executor = SequentialExecutor(experiment.algorithm, experiment.task, experiment.population)
+    if place.reuse is not None and isinstance(experiment.algorithm, SharesWork):
+        values = json.dumps(experiment.blueprint.task_values, sort_keys=True)
+        executor = ReusingExecutor(
+            executor, experiment.algorithm, experiment.population, values, place.reuse
+        )
     try:
         yield executor
     finally:
@@ -227,6 +241,9 @@ def _run(
 
     def on_round(state: ServerState, record: RoundRecord) -> None:
         nonlocal saved_at
+        if isinstance(executor, ReusingExecutor):  # a run costs what its clients' work cost
+            record = replace(record, seconds=record.seconds + executor.saved_seconds)
+            executor.saved_seconds = 0.0
         folder.append_metrics(_metrics(record, experiment))
         if time.monotonic() - saved_at >= CHECKPOINT_SECONDS or state.round == config.rounds:
             checkpoint = Checkpoint(state, executor.memories)

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +59,7 @@ from fedcord.algorithms.oneshot.servers.server import Server
 from fedcord.core.contract import METRIC, ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import ClientData
-from fedcord.core.params import check_params, param
+from fedcord.core.params import check_params, param, plain
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
 
@@ -108,6 +109,13 @@ class OneShot:
     def observations(self, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong, in plain words."""
         return observations(self.policy, client, metrics)
+
+    def work(self, round_: int) -> Mapping[str, Any] | None:
+        """All parts but the server, of which only what it asks clients to send matters."""
+        parts = plain(self)
+        server = parts.pop("server")
+        asked = server["posterior"]["batch_size"] if server["kind"] == "lpa" else None
+        return {"procedure": "oneshot", **parts, "factors": asked}
 
     def init(self, env: Env) -> ServerState:
         """One encoder and prototypes ~ N(0, 1) for all."""

@@ -1,0 +1,122 @@
+"""Clients' work taken from a folder instead of done again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedcord.cli.main import main
+from fedcord.core.errors import DataError
+from fedcord.engine.sequential import SequentialExecutor
+from fedcord.experiment.load import load_config
+from fedcord.experiment.run import Place, run
+
+SETTINGS = {
+    "algorithm": "fafi",
+    "partition": "dirichlet:0.1",
+    "clients": 3,
+    "model": ("mlp:8",),
+    "params": {"local": {"epochs": 2}, "checkpoints": 2},
+}
+
+
+def fafi(tmp_path: Path, name: str, reuse: bool, engine: str = "sequential", **params):
+    config = load_config({**SETTINGS, "params": {**SETTINGS["params"], **params}})
+    place = Place(tmp_path / name, engine, reuse=tmp_path / "work" if reuse else None)
+    return run(config, place)
+
+
+@pytest.fixture
+def visits(monkeypatch):
+    """Clients the sequential engine was asked to train."""
+    asked: list[int] = []
+    inner = SequentialExecutor.map_clients
+
+    def counted(self, job, clients):
+        if job.verb == "update":
+            asked.extend(clients)
+        return inner(self, job, clients)
+
+    monkeypatch.setattr(SequentialExecutor, "map_clients", counted)
+    return asked
+
+
+def test_a_repeated_run_visits_nobody_and_gives_the_same_bits(tmp_path, visits):
+    plain = fafi(tmp_path, "plain", reuse=False)
+    first = fafi(tmp_path, "first", reuse=True)
+    del visits[:]
+    again = fafi(tmp_path, "again", reuse=True)
+    assert visits == []
+    assert plain["state_hash"] == first["state_hash"] == again["state_hash"]
+    assert again["bytes_up"] == plain["bytes_up"]
+
+
+def test_another_server_shares_the_work_and_equals_its_own_run(tmp_path, visits):
+    server = {"kind": "iffi", "noise_samples": 4}
+    alone = fafi(tmp_path, "alone", reuse=False, server=server)
+    fafi(tmp_path, "first", reuse=True)
+    del visits[:]
+    shared = fafi(tmp_path, "shared", reuse=True, server=server)
+    assert visits == []
+    assert shared["state_hash"] == alone["state_hash"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"local": {"epochs": 2, "lr": 0.01}}, {"server": {"kind": "lpa"}}, {"checkpoints": 1}],
+)
+def test_other_client_work_is_done_anew(tmp_path, visits, changed):
+    fafi(tmp_path, "first", reuse=True)
+    del visits[:]
+    fafi(tmp_path, "other", reuse=True, **changed)
+    assert set(visits) == {0, 1, 2}
+
+
+def test_another_seed_is_done_anew(tmp_path, visits):
+    fafi(tmp_path, "first", reuse=True)
+    del visits[:]
+    config = load_config({**SETTINGS, "seed": 1})
+    run(config, Place(tmp_path / "other", reuse=tmp_path / "work"))
+    assert set(visits) == {0, 1, 2}
+
+
+def test_only_what_is_missing_is_done(tmp_path, visits):
+    fafi(tmp_path, "first", reuse=True)
+    answers = sorted((tmp_path / "work").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    answers[-1].unlink()  # the last client of the last round
+    del visits[:]
+    again = fafi(tmp_path, "again", reuse=True)
+    assert visits == [2]
+    assert again["state_hash"] == fafi(tmp_path, "plain", reuse=False)["state_hash"]
+
+
+def test_time_is_what_the_work_took_when_it_was_done(tmp_path):
+    fafi(tmp_path, "first", reuse=True)
+    for path in (tmp_path / "work").iterdir():
+        content = path.read_bytes()
+        path.write_bytes(content[:-64] + json.dumps({"seconds": 100.0}).encode().ljust(64))
+    again = fafi(tmp_path, "again", reuse=True)
+    assert again["seconds"] >= 600  # three clients, two rounds
+
+
+def test_processes_share_with_sequential(tmp_path, visits):
+    by_processes = fafi(tmp_path, "first", reuse=True, engine="processes")
+    again = fafi(tmp_path, "again", reuse=True)
+    assert visits == []
+    assert by_processes["state_hash"] == again["state_hash"]
+
+
+def test_a_broken_file_is_named(tmp_path):
+    fafi(tmp_path, "first", reuse=True)
+    broken = next(iter((tmp_path / "work").iterdir()))
+    broken.write_bytes(broken.read_bytes()[:40])
+    with pytest.raises(DataError, match=broken.name):
+        fafi(tmp_path, "again", reuse=True)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path, capsys):
+    (tmp_path / "work").write_text("")
+    code = main(["run", "fafi", "--reuse", str(tmp_path / "work"), "--out", str(tmp_path / "run")])
+    assert code == 2
+    assert "--reuse" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
