@@ -94,6 +94,43 @@ def test_the_right_tensors_pass() -> None:
     assert spec_of(SAMPLE)["model.w"] == TensorSpec((2, 3), torch.float32)
 
 
+ROWS = {
+    "proto.held": TensorSpec((4,), torch.bool),
+    "proto.mean": TensorSpec((4, 2), torch.float32, rows_of="proto.held"),
+}
+
+
+@pytest.mark.parametrize("held", [[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]])
+def test_only_announced_rows_are_expected(held: list[int]) -> None:
+    present = torch.tensor(held, dtype=torch.bool)
+    sent = {"proto.held": present, "proto.mean": torch.ones(4, 2)[present]}
+    check_tensors(sent, ROWS, "client 3")
+    back = decode(encode(sent))
+    check_tensors(back, ROWS, "client 3")
+    assert num_bytes(back) == 4 + sum(held) * 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (torch.ones(3, 2), r"proto.mean as float32\[3, 2\], expected float32\[2, 2\] \(a row for"),
+        (torch.ones(1, 2), r"proto.mean as float32\[1, 2\], expected float32\[2, 2\]"),
+        (torch.ones(2, 3), r"proto.mean as float32\[2, 3\], expected float32\[2, 2\]"),
+        (torch.full((2, 2), float("nan")), r"proto.mean with values that are not finite"),
+    ],
+)
+def test_rows_that_were_not_announced_are_refused(rows: torch.Tensor, words: str) -> None:
+    sent = {"proto.held": torch.tensor([True, False, True, False]), "proto.mean": rows}
+    with pytest.raises(ProtocolError, match=words):
+        check_tensors(sent, ROWS, "client 3")
+
+
+def test_a_wrong_announcement_is_named_itself() -> None:
+    sent = {"proto.held": torch.ones(5, dtype=torch.bool), "proto.mean": torch.ones(5, 2)}
+    with pytest.raises(ProtocolError, match=r"proto.held as bool\[5\], expected bool\[4\]"):
+        check_tensors(sent, ROWS, "client 3")
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_is_finite_finds_a_single_bad_value(bad: float) -> None:
     values = torch.ones(1000)

@@ -22,13 +22,28 @@ Tensors = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Shape and type a tensor must have."""
+    """Shape and type a tensor must have.
+
+    Attributes:
+        shape: every dimension; with `rows_of` the first is the most there can be.
+        dtype: the element type.
+        rows_of: name of a vector sent along. Only the rows where it is not zero are sent, in their
+            order, so that classes a client lacks cost nothing.
+    """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+    rows_of: str | None = None
 
     def __str__(self) -> str:
         return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
+
+    def given(self, tensors: Tensors) -> TensorSpec:
+        """The spec with the number of rows that the vector in `tensors` announces."""
+        if self.rows_of is None:
+            return self
+        rows = int(tensors[self.rows_of].count_nonzero())
+        return TensorSpec((rows, *self.shape[1:]), self.dtype)
 
 
 def spec_of(tensors: Tensors) -> dict[str, TensorSpec]:
@@ -103,11 +118,14 @@ def check_tensors(tensors: Tensors, expected: Mapping[str, TensorSpec], owner: s
             f"{owner} sent {', '.join(extra)}, which was not agreed; allowed: "
             f"{', '.join(sorted(expected))}."
         )
-    for name in sorted(expected):
-        tensor, spec = tensors[name], expected[name]
+    # what announces numbers of rows is checked before it is believed
+    for name in sorted(expected, key=lambda name: (expected[name].rows_of is not None, name)):
+        tensor, spec = tensors[name], expected[name].given(tensors)
         found = TensorSpec(tuple(tensor.shape), tensor.dtype)
         if found != spec:
-            raise ProtocolError(f"{owner} sent {name} as {found}, expected {spec}.")
+            rows_of = expected[name].rows_of
+            why = "" if rows_of is None else f" (a row for each entry of {rows_of} that is not 0)"
+            raise ProtocolError(f"{owner} sent {name} as {found}, expected {spec}{why}.")
         if not is_finite(tensor):
             raise ProtocolError(
                 f"{owner} sent {name} with values that are not finite; "
