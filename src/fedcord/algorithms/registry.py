@@ -45,6 +45,16 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "FedAvg with a pull towards the global model (Li et al. 2020)",
             "averaging",
         ),
+        "moon": AlgorithmInfo(
+            "fedcord.algorithms.contrastive.moon:MOON",
+            "FedAvg with features kept near the global model's (Li et al. 2021)",
+            "averaging",
+        ),
+        "fedrcl": AlgorithmInfo(
+            "fedcord.algorithms.contrastive.fedrcl:FedRCL",
+            "FedAvg with supervised contrast at every stage (Seo et al. 2024)",
+            "averaging",
+        ),
         **{
             name: AlgorithmInfo(
                 "fedcord.algorithms.oneshot.oneshot:OneShot", rung.summary, "oneshot", rung.values

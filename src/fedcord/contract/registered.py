@@ -17,6 +17,8 @@ from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.layerwise import Layers
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
+from fedcord.algorithms.contrastive.fedrcl import FedRCL
+from fedcord.algorithms.contrastive.moon import MOON
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.distillation import Distillation
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis
@@ -68,6 +70,27 @@ def _fedprox() -> Expectations:
         FedProx(proximal_weight=0.0, local=QUICK),
         FedAvg(local=QUICK),
         unlike=FedProx(proximal_weight=1.0, local=QUICK),
+    )
+    return Expectations(is_random=True, limits=(limit,))
+
+
+def _moon() -> Expectations:
+    limit = Limit(
+        "contrast_weight = 0 is FedAvg",
+        MOON(contrast_weight=0.0, local=QUICK),
+        FedAvg(local=QUICK),
+        unlike=MOON(contrast_weight=1.0, local=QUICK),
+    )
+    # what a client keeps is the model it sent
+    return Expectations(is_random=True, limits=(limit,), memory_may_be_sent=("previous.*",))
+
+
+def _fedrcl() -> Expectations:
+    limit = Limit(
+        "both weights 0 is FedAvg",
+        FedRCL(contrast_weight=0.0, penalty_weight=0.0, local=QUICK),
+        FedAvg(local=QUICK),
+        unlike=FedRCL(contrast_weight=0.0, penalty_weight=1.0, local=QUICK),
     )
     return Expectations(is_random=True, limits=(limit,))
 
@@ -168,6 +191,8 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "fedhip": Row({"features": NARROW}, _random),
         "fedproto-oneshot": Row({"local": LONG}, _one_shot()),
         "fedprox": Row(expectations=_fedprox),
+        "fedrcl": Row(expectations=_fedrcl),
+        "moon": Row(expectations=_moon),
         "otfusion": Row({"local": LONG}, _one_shot("fused")),
         "pfedacnnl": Row({"layers": SHALLOW}, _random),
         "safle": Row({"bits": 2, "groups": 12, "thresholds": "fixed"}, _random),

@@ -1,0 +1,1 @@
+"""Methods whose clients contrast representations and whose server averages models."""

@@ -1,0 +1,118 @@
+"""Federated averaging with supervised contrast at every stage, kept from collapsing.
+
+Reference: Seo et al., "Relaxed Contrastive Learning for Federated Learning", CVPR 2024.
+
+Travels: down the model; up the model and the number of examples. Stays: nothing.
+
+| paper | here |
+|---|---|
+| τ | `temperature` |
+| λ | `threshold` |
+| β | `penalty_weight` |
+| stages l | `stages` of the network, before activation, averaged over the map |
+
+The loss of a batch is CE + mean over stages and examples of (SCL_i + β PEN_i); see
+`relaxed_contrast`.
+
+Deviations: the defaults are the authors' code (least similar positive, two most similar negatives);
+`topk_pos = topk_neg = "all"` is the paper's form as far as we know it. The server weighs clients by
+their examples as every method here; the code's plain mean is `server_mean = "uniform"`. Networks
+without stages are contrasted on their features. Gradients are clipped at 10 as in the code;
+learning rate and its decay are those of `local`.
+
+Limits: both weights 0 is FedAvg with the same `local`, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedcord.algorithms.averaging.fedavg import FedAvg
+from fedcord.algorithms.contrastive.relaxed_contrast import likeness_penalty, relaxed_contrast
+from fedcord.algorithms.contrastive.stages import stages_and_scores
+from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.model_exchange import AveragesModels, model_update, received_model
+from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates
+from fedcord.core.examples import ClientData
+from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
+from fedcord.core.tensors import Tensors
+from fedcord.ops.weighted_mean import weighted_mean
+
+
+@dataclass(frozen=True)
+class FedRCL(AveragesModels):
+    """Relaxed contrastive federated learning."""
+
+    contrast_weight: float = param(1.0, "weight of the supervised contrast", at_least=0)
+    penalty_weight: float = param(1.0, "weight of the penalty (paper: β)", at_least=0)
+    temperature: float = param(0.05, "of both terms (paper: τ)", above=0)
+    threshold: float = param(
+        0.7, "similarity above which a pair is too alike (paper: λ)", at_least=-1, at_most=1
+    )
+    topk_pos: int | str = param(
+        1, "least similar positives per example, or all", at_least=1, choices=("all",)
+    )
+    topk_neg: int | str = param(
+        2, "most similar negatives per example, or all", at_least=1, choices=("all",)
+    )
+    server_mean: str = param(
+        "examples", "clients' weights on the server", choices=("examples", "uniform")
+    )
+    local: LocalSGD = param(LocalSGD(clip=10.0), "how clients train")
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+    def notes(self, task: Task) -> tuple[str, ...]:
+        """Whether the network has stages to contrast."""
+        if hasattr(task.scratch_network(), "stages"):
+            return ()
+        return ("this network has no stages; fedrcl contrasts its features as the only one.",)
+
+    def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """Nothing that goes wrong shows in the metrics."""
+        return ()
+
+    def client_update(
+        self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
+    ) -> ClientResult:
+        """Local training with cross-entropy and the two terms."""
+        if self.contrast_weight == 0 and self.penalty_weight == 0:
+            return FedAvg(self.local).client_update(shared, memory, data, env)
+        network = received_model(shared, env)
+        metrics = self.local.train(network, data.train, self._loss, env)
+        return ClientResult(model_update(network, data, metrics))
+
+    def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        """The mean of the clients' models."""
+        if self.server_mean == "examples":
+            return super().aggregate(state, updates, env)
+        equal = ((u.tensors, 1.0 if u.weight > 0 else 0.0) for _, u in updates)
+        return state.next(shared=weighted_mean(equal))
+
+    def _loss(self, network: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+        stages, scores = stages_and_scores(network, inputs)
+        loss = F.cross_entropy(scores, labels)
+        for directions in stages:
+            loss = loss + self._terms(directions @ directions.T, labels) / len(stages)
+        return loss
+
+    def _terms(self, similarity: Tensor, labels: Tensor) -> Tensor:
+        """Both terms of one stage, a scalar; a term of weight 0 is not computed."""
+        total = torch.zeros((), device=similarity.device)
+        if self.contrast_weight > 0:
+            chosen = self.topk_pos, self.topk_neg
+            contrast = relaxed_contrast(similarity, labels, *chosen, self.temperature)
+            total = total + self.contrast_weight * contrast.mean()
+        if self.penalty_weight > 0:
+            penalty = likeness_penalty(
+                similarity, labels, self.topk_pos, self.threshold, self.temperature
+            )
+            total = total + self.penalty_weight * penalty.mean()
+        return total
