@@ -26,6 +26,8 @@ from fedcord.data.transforms import augmentations, prepare_fn
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.population import Population
 from fedcord.experiment.config import RunConfig
+from fedcord.experiment.feature_store import OnExample
+from fedcord.experiment.frozen_features import as_features, is_applicable
 from fedcord.experiment.partition import partition_of
 from fedcord.models.registry import check_model, network_factory
 
@@ -56,6 +58,7 @@ def build_experiment(
     dataset: Dataset | None = None,
     data_dirs: Sequence[Path] | None = None,
     allow_download: bool = False,
+    on_feature: OnExample = lambda done, total: None,
 ) -> Experiment:
     """Load data, spread it over clients, and make task and algorithm.
 
@@ -64,6 +67,7 @@ def build_experiment(
         dataset: the user's own data instead of the configured name.
         data_dirs: where to look for data files.
         allow_download: whether missing data may be fetched from its official place.
+        on_feature: (done, to do) while a frozen network computes features it has not yet stored.
     """
     if dataset is None:
         dataset = load_dataset(config.dataset, data_dirs=data_dirs, allow_download=allow_download)
@@ -84,11 +88,17 @@ def build_experiment(
     problems = [p for part in parts if isinstance(part, FitsTask) for p in part.problems(task)]
     if problems:
         raise ConfigError(problems)
+    population = arrange(dataset, partition, config)
+    if is_applicable(algorithm, task):
+        population, values = as_features(
+            population, task, values, config.threads, data_dirs, on_feature
+        )
+        task = task_from_values(values)
     return Experiment(
         config=config,
         dataset=dataset,
         partition=partition,
-        population=arrange(dataset, partition, config),
+        population=population,
         algorithm=algorithm,
         task=task,
         blueprint=Blueprint.of(algorithm, TASK_FACTORY, values),

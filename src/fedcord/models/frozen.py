@@ -6,6 +6,7 @@ The encoder is known to everybody beforehand, so it neither travels nor trains: 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from fedcord.core.tensors import hash_tensors
 from fedcord.models.initial import materialise
 from fedcord.models.options import FrozenOptions, Inputs
 
@@ -55,6 +57,27 @@ class FrozenNetwork(nn.Module):
         # in a tuple nn.Module does not see it: no parameters, no state, no training mode
         self._encoder = (encoder,)
         self._scale, self._shift = _renormalisation(encoder, inputs)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether features are the input as it comes."""
+        (encoder,) = self._encoder
+        as_it_comes = encoder.size is None and encoder.channels is None and not self._scale
+        return as_it_comes and isinstance(encoder.module, nn.Flatten)
+
+    def identity(self, preparation: str) -> str:
+        """SHA-256 of all that features depend on beside the stored input.
+
+        Args:
+            preparation: how inputs are prepared, and whatever else changes bits.
+        """
+        (encoder,) = self._encoder
+        weights = hash_tensors(dict(encoder.module.state_dict()))
+        parts = (
+            encoder.module, weights, encoder.feature_dim, encoder.channels, encoder.size,
+            self._scale, self._shift, torch.__version__, preparation,
+        )  # fmt: skip
+        return hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()
 
     def features(self, inputs: Tensor) -> Tensor:
         """[B, ...] prepared inputs to [B, D] features, without gradient."""

@@ -98,3 +98,4 @@ class FrozenOptions:
     size: int = param(0, "side the image is resized to; 0: what the encoder likes", at_least=0)
     filters: int = param(256, "number of filters of random-conv", at_least=1)
     seed: int = param(0, "seed of the filters of random-conv", at_least=0)
+    of: str = param("", "name of the encoder the data are features of already; for the record")

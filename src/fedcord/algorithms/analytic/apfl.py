@@ -65,6 +65,12 @@ class APFL(SolvesFromSums):
     def __post_init__(self) -> None:
         check_params(self)
 
+    @property
+    def looks_through_network(self) -> bool:
+        """Whether neither stream looks at inputs themselves."""
+        both = (self.features, self.refinement)
+        return all(stream.looks_through_network for stream in both)
+
     def init(self, env: Env) -> ServerState:
         """Nothing known yet; either stream may need the network."""
         state = super().init(env)

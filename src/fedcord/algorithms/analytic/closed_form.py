@@ -76,6 +76,11 @@ class SolvesFromSums(ABC):
         """Updates are sums over samples."""
         return True
 
+    @property
+    def looks_through_network(self) -> bool:
+        """Whether inputs reach nothing but a frozen network."""
+        return self.features.looks_through_network
+
     def init(self, env: Env) -> ServerState:
         """Nothing known yet; clients are sent the feature map where it has weights."""
         size = self.features.num_features(env.task), env.task.num_classes

@@ -83,6 +83,11 @@ class DeepAFL:
         """Every round's updates are sums over samples."""
         return True
 
+    @property
+    def looks_through_network(self) -> bool:
+        """Whether inputs reach nothing but a frozen network."""
+        return self.features.looks_through_network
+
     def init(self, env: Env) -> ServerState:
         """Nothing known yet."""
         size = self.features.num_features(env.task), env.task.num_classes

@@ -61,6 +61,11 @@ class FeatureMap:
     def __post_init__(self) -> None:
         check_params(self)
 
+    @property
+    def looks_through_network(self) -> bool:
+        """Whether a frozen network would be all that sees the inputs."""
+        return self.source != "pixels"
+
     def shared(self, env: Env) -> dict[str, Tensor]:
         """What clients must be sent to compute features: a drawn network, or nothing."""
         if self._source(env.task) != "model":
@@ -103,7 +108,7 @@ class FeatureMap:
         """
         task = env.task
         if self._source(task) == "model":
-            x = _network_features(encoder_with(task, select(shared, MODEL)), inputs)
+            x = network_features(encoder_with(task, select(shared, MODEL)), inputs)
         else:
             x = inputs.flatten(1)
         x = x.detach().cpu().to(torch.float64)
@@ -160,7 +165,8 @@ def random_map(seed: int, kind: str, num_inputs: int, width: int) -> tuple[Tenso
     return torch.from_numpy(matrix), torch.from_numpy(offset)
 
 
-def _network_features(network: nn.Module, inputs: Tensor) -> Tensor:
+def network_features(network: nn.Module, inputs: Tensor) -> Tensor:
+    """Prepared inputs [B, ...] to [B, D] float64, with the same bits in any company."""
     outputs = []
     with torch.inference_mode():
         for part in inputs.split(NETWORK_BATCH):

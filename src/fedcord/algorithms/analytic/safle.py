@@ -89,6 +89,11 @@ class SAFLe:
         """Updates are counts."""
         return True
 
+    @property
+    def looks_through_network(self) -> bool:
+        """Whether inputs reach nothing but a frozen network."""
+        return self.features.looks_through_network
+
     def init(self, env: Env) -> ServerState:
         """Nothing known yet."""
         shape = self.num_features(env.task), env.task.num_classes

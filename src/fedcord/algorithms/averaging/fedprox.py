@@ -51,6 +51,11 @@ class FedProx(AveragesModels):
     def __post_init__(self) -> None:
         check_params(self)
 
+    @property
+    def looks_through_network(self) -> bool:
+        """Training shows inputs to the network only, unless they are changed first."""
+        return self.local.augment == "none"
+
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
     ) -> ClientResult:

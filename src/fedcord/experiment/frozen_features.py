@@ -1,0 +1,78 @@
+"""Where the network is frozen, examples become its features before the run begins.
+
+The features of an example never change, so clients are given them instead of the example, and the
+network becomes a linear layer on what it is given. Nothing else changes: features have the bits the
+network would have computed, whoever holds the example.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedcord.algorithms.analytic.features import network_features
+from fedcord.core.contract import Algorithm, LooksThroughNetwork
+from fedcord.core.examples import Examples
+from fedcord.core.task import Task
+from fedcord.engine.population import Population
+from fedcord.engine.threads import torch_threads
+from fedcord.experiment.feature_store import FeatureStore, OnExample, feature_folder
+from fedcord.models.frozen import FrozenNetwork
+
+
+def is_applicable(algorithm: Algorithm, task: Task) -> bool:
+    """Whether the method would see no difference, and there is something to gain."""
+    if not (isinstance(algorithm, LooksThroughNetwork) and algorithm.looks_through_network):
+        return False
+    if len(task.networks) != 1:
+        return False
+    network = task.scratch_network()
+    return isinstance(network, FrozenNetwork) and not network.is_identity
+
+
+def as_features(
+    population: Population,
+    task: Task,
+    values: Mapping[str, Any],
+    threads: int,
+    data_dirs: Sequence[Path] | None,
+    on_example: OnExample,
+) -> tuple[Population, dict[str, Any]]:
+    """The same people with features for inputs, and the task's values to go with them.
+
+    Args:
+        population: examples as stored.
+        task: with one frozen network.
+        values: what the task was made from.
+        threads: to compute with; another number could change bits, and has its own store.
+        data_dirs: the data folders, one of which keeps the features.
+        on_example: told about progress.
+    """
+    network = task.scratch_network()
+    assert isinstance(network, FrozenNetwork)
+    identity = network.identity(f"{task.prepare}|{task.input_shape}|{threads} threads")
+
+    def compute(stored: Tensor) -> Tensor:
+        return network_features(network, task.prepare(stored).to(task.device)).cpu()
+
+    store = FeatureStore(feature_folder(identity, data_dirs), network.feature_dim, compute)
+    everything = torch.cat([population.inputs, population.test.inputs])
+    with torch_threads(threads):
+        features = store.features(everything, on_example)
+    train, test = features.split([len(population.inputs), len(population.test)])
+    people = dataclasses.replace(
+        population, inputs=train, test=Examples(test, population.test.labels)
+    )
+    changed = {
+        "kind": "vector",
+        "input_shape": [network.feature_dim],
+        "mean": [],
+        "std": [],
+        "models": [f"frozen:pixels,of={identity[:16]}"],
+    }
+    return people, {**values, **changed}
