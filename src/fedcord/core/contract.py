@@ -182,6 +182,31 @@ class Personalizes(Protocol):
 
 
 @runtime_checkable
+class KeepsOwnModels(Protocol):
+    """An algorithm that can do without a common model: every client keeps its own.
+
+    Then clients may have different networks, and the server's test is the mean over all clients
+    that have taken part, each with its own memory.
+    """
+
+    @property
+    def keeps_own_models(self) -> bool:
+        """Whether this configuration exchanges no model."""
+        ...
+
+
+@runtime_checkable
+class PredictsByRules(Protocol):
+    """An algorithm that can answer in several ways, which are all counted."""
+
+    def predict_by_rules(
+        self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
+    ) -> Mapping[str, Tensor]:
+        """Class scores [B, C] by name of the rule; the first is what `predict` gives."""
+        ...
+
+
+@runtime_checkable
 class Probes(Protocol):
     """An algorithm whose early rounds only look at what would be aggregated now.
 
