@@ -20,6 +20,7 @@ from fedcord.engine.rounds import Schedule, finish_clients, run_rounds
 from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.visit import Executor, Job
 from fedcord.engine.wire import WireExecutor
+from fedcord.engine.worker import evaluation_request
 from tests import federation
 
 SETTINGS = {
@@ -87,10 +88,7 @@ def test_the_window_bounds_how_far_workers_run_ahead(pool: ProcessesExecutor) ->
 
     def request(unit: int) -> bytes:
         started.append(unit)
-        from fedcord.engine.messages import pack
-        from fedcord.engine.worker import EVALUATE
-
-        return EVALUATE + pack({"first": 0, "last": 1}, {})
+        return evaluation_request(0, 1)
 
     pool._broadcast(_job())
     costs = [1] * 30 + [1000] * 10
@@ -106,11 +104,8 @@ def test_the_largest_unit_in_the_window_starts_first(pool: ProcessesExecutor) ->
     started: list[int] = []
 
     def request(unit: int) -> bytes:
-        from fedcord.engine.messages import pack
-        from fedcord.engine.worker import EVALUATE
-
         started.append(unit)
-        return EVALUATE + pack({"first": 0, "last": 1}, {})
+        return evaluation_request(0, 1)
 
     pool._broadcast(_job())
     costs = [3, 1, 9, 2, 7]

@@ -63,7 +63,7 @@ class Task:
 
     def initial_network(self, generator: Generator, client: int | None = None) -> nn.Module:
         """A new network with weights drawn from `generator`."""
-        return self.networks[self._architecture(client)](generator).to(self.device)
+        return self.networks[self.architecture(client)](generator).to(self.device)
 
     def network_with(self, tensors: Tensors, client: int | None = None) -> nn.Module:
         """A network holding copies of `tensors`, in evaluation mode.
@@ -77,12 +77,13 @@ class Task:
 
     def scratch_network(self, client: int | None = None) -> nn.Module:
         """The network `network_with` reuses, with whatever weights it last held."""
-        which = self._architecture(client)
+        which = self.architecture(client)
         if which not in self._scratch:
             self._scratch[which] = self.networks[which](None).to(self.device)
         return self._scratch[which]
 
-    def _architecture(self, client: int | None) -> int:
+    def architecture(self, client: int | None) -> int:
+        """The place in `networks` of a client's network."""
         return 0 if client is None else client % len(self.networks)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.core.contract import Algorithm, Env
+from fedcord.core.contract import Algorithm, Env, PredictsByRules
 from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.core.examples import Examples
 from fedcord.core.tensors import Tensors
@@ -27,23 +28,29 @@ class Evaluation:
         total: examples seen.
         loss_sum: summed cross-entropy of the scores.
         groups: (group name, group number) to (correct, total).
+        by_rule: correct examples by name of the rule, where the algorithm answers by several.
     """
 
     correct: int = 0
     total: int = 0
     loss_sum: float = 0.0
     groups: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    by_rule: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Evaluation) -> Evaluation:
         groups = dict(self.groups)
         for key, (correct, total) in other.groups.items():
             before = groups.get(key, (0, 0))
             groups[key] = (before[0] + correct, before[1] + total)
+        by_rule = dict(self.by_rule)
+        for rule, correct in other.by_rule.items():
+            by_rule[rule] = by_rule.get(rule, 0) + correct
         return Evaluation(
             self.correct + other.correct,
             self.total + other.total,
             self.loss_sum + other.loss_sum,
             groups,
+            by_rule,
         )
 
     @property
@@ -63,6 +70,28 @@ class Evaluation:
             out.setdefault(name, {})[number] = correct / total
         return out
 
+    def rule_accuracy(self) -> dict[str, float]:
+        """Accuracy by each rule, the one that counts first; empty where there is one rule only."""
+        return {rule: correct / self.total for rule, correct in self.by_rule.items()}
+
+    def plain(self) -> dict[str, Any]:
+        """As values that JSON can hold; the inverse of `from_plain`."""
+        return {
+            "correct": self.correct,
+            "total": self.total,
+            "loss_sum": self.loss_sum,
+            "groups": [[name, number, *counts] for (name, number), counts in self.groups.items()],
+            "by_rule": dict(self.by_rule),
+        }
+
+    @staticmethod
+    def from_plain(values: Mapping[str, Any]) -> Evaluation:
+        """What `plain` was made from."""
+        groups = {(name, number): (c, n) for name, number, c, n in values["groups"]}
+        return Evaluation(
+            values["correct"], values["total"], values["loss_sum"], groups, values["by_rule"]
+        )
+
 
 def evaluate(
     algorithm: Algorithm,
@@ -81,18 +110,26 @@ def evaluate(
     """
     out = Evaluation()
     stop = len(examples) if last is None else last
+    several = algorithm if isinstance(algorithm, PredictsByRules) else None
     for start in range(first, stop, BATCH):
         chosen = slice(start, min(start + BATCH, stop))
         inputs = env.task.prepare(examples.inputs[chosen]).to(env.task.device)
         labels = examples.labels[chosen]
-        scores = algorithm.predict(shared, memory, inputs, env).cpu()
-        _check_scores(scores, len(labels), env)
+        if several is None:
+            answers = {"": algorithm.predict(shared, memory, inputs, env).cpu()}
+        else:
+            found = several.predict_by_rules(shared, memory, inputs, env)
+            answers = {rule: scores.cpu() for rule, scores in found.items()}
+        for scores in answers.values():
+            _check_scores(scores, len(labels), env)
+        scores = next(iter(answers.values()))
         hits = scores.argmax(dim=1) == labels
         out += Evaluation(
             int(hits.sum()),
             len(labels),
             float(F.cross_entropy(scores.double(), labels, reduction="sum")),
             _count_groups(hits, {n: g[chosen] for n, g in (groups or {}).items()}),
+            {r: int((s.argmax(dim=1) == labels).sum()) for r, s in answers.items() if several},
         )
     return out
 

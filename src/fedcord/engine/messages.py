@@ -48,6 +48,7 @@ def pack_job(job: Job) -> bytes:
         "round": job.round,
         "num_rounds": job.num_rounds,
         "seed": job.seed,
+        "models_of": job.models_of,
     }
     return pack(header, job.shared)
 
@@ -59,7 +60,9 @@ def unpack_job(data: bytes) -> Job:
         if header["verb"] not in ("update", "personalize", "evaluate"):
             raise ProtocolError(f"a job asks for '{header['verb']}', which is no verb.")
         numbers = (int(header["round"]), int(header["num_rounds"]), int(header["seed"]))
-        return Job(header["verb"], shared, *numbers)
+        of = header["models_of"]
+        models_of = None if of is None else tuple(int(client) for client in of)
+        return Job(header["verb"], shared, *numbers, models_of)
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"a job's header is incomplete ({error}).") from error
 

@@ -32,7 +32,7 @@ from fedcord.engine.memory import KEEP_FREED_MEMORY
 from fedcord.engine.messages import pack, pack_job, unpack, unpack_answer
 from fedcord.engine.population import Population
 from fedcord.engine.visit import Answer, Job, remember, stacks
-from fedcord.engine.worker import EVALUATE, FAILURE, JOB, visit_request
+from fedcord.engine.worker import FAILURE, JOB, evaluation_request, visit_request
 
 WINDOW_BYTES = 256 * 2**20
 """Answers that may wait for their turn, estimated from the size of the shared tensors."""
@@ -90,22 +90,26 @@ class ProcessesExecutor:
             yield from answers
 
     def evaluate(self, job: Job) -> Evaluation:
-        """The shared model on the server's test set, cut into shards over the workers."""
+        """The shared model on the server's test set, cut into shards over the workers.
+
+        Clients' own models (`job.models_of`) are tested whole, one after the other per worker.
+        """
         self._broadcast(job)
         total = len(self._population.test)
         starts = range(0, total, BATCH)  # whole batches: sums have the bits of one process
+        own = job.models_of
 
-        def request(shard: int) -> bytes:
-            first = starts[shard]
-            return EVALUATE + pack({"first": first, "last": min(first + BATCH, total)}, {})
+        def request(unit: int) -> bytes:
+            if own is not None:
+                return evaluation_request(0, total, own[unit], self.memories[own[unit]])
+            return evaluation_request(starts[unit], min(starts[unit] + BATCH, total))
 
-        def receive(connection: Connection, _shard: int) -> Evaluation:
+        def receive(connection: Connection, _unit: int) -> Evaluation:
             header, _ = unpack(self._read(connection))
-            groups = {(name, number): (c, n) for name, number, c, n in header["groups"]}
-            return Evaluation(header["correct"], header["total"], header["loss_sum"], groups)
+            return Evaluation.from_plain(header)
 
-        costs = [1] * len(starts)
-        return sum(self._schedule(costs, len(starts), request, receive), Evaluation())
+        costs = [1] * len(starts if own is None else own)
+        return sum(self._schedule(costs, len(costs), request, receive), Evaluation())
 
     def _schedule(
         self,

@@ -12,13 +12,14 @@ from fedcord.core.contract import (
     ClientId,
     Env,
     Explains,
+    KeepsOwnModels,
     Personalizes,
     Probes,
     ServerState,
     Update,
 )
 from fedcord.core.errors import NumericalError, ProtocolError
-from fedcord.core.tensors import num_bytes, select
+from fedcord.core.tensors import TensorSpec, num_bytes, select
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.threads import torch_threads
 from fedcord.engine.visit import Answer, Executor, Job, Refusal, check_update
@@ -39,7 +40,8 @@ class RoundRecord:
         bytes_up: size of all accepted and refused updates' tensors; 0 in a probe.
         bytes_down: size of the shared tensors times the clients they went to; 0 in a probe.
         seconds: wall-clock time of the round with its evaluation.
-        evaluation: on the server's test set, when this round had one.
+        evaluation: on the server's test set, when this round had one; over all clients that have
+            taken part where they keep their own models.
         notes: what the algorithm observed to have gone wrong.
         client_metrics: what clients report beside the training loss.
         server_metrics: the server's private scalars named `metric.*`.
@@ -94,15 +96,19 @@ class _Arrivals:
     def check(
         self, answers: Iterator[tuple[ClientId, Answer]]
     ) -> Iterator[tuple[ClientId, Update]]:
-        expected = self.algorithm.expected_update(self.job.shared, self.env)
+        agreed: dict[int, Mapping[str, TensorSpec]] = {}  # by architecture
         for client, answer in answers:
             self.on_client(client)
             if isinstance(answer, Refusal):
                 self.refused.append(answer.reason)
                 continue
             self.bytes_up += num_bytes(answer.tensors) + WEIGHT_BYTES
+            which = self.env.task.architecture(client)
+            if which not in agreed:
+                at_client = self.env.at(client)
+                agreed[which] = self.algorithm.expected_update(self.job.shared, at_client)
             try:
-                check_update(answer, expected, client)
+                check_update(answer, agreed[which], client)
             except ProtocolError as error:
                 self.refused.append(str(error))
                 continue
@@ -166,7 +172,11 @@ def run_rounds(
             is_last = round_ + 1 == schedule.num_rounds
             evaluation = None
             if is_last or (round_ + 1) % schedule.evaluate_every == 0:
-                test = Job("evaluate", state.model, round_, schedule.num_rounds, env.seed)
+                own = isinstance(algorithm, KeepsOwnModels) and algorithm.keeps_own_models
+                models_of = tuple(sorted(executor.memories)) if own else None
+                test = Job(
+                    "evaluate", state.model, round_, schedule.num_rounds, env.seed, models_of
+                )
                 evaluation = executor.evaluate(test)
             counted = 0 if isinstance(algorithm, Probes) and algorithm.is_probe(here) else 1
             record = RoundRecord(

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from fedcord.core.contract import Algorithm, ClientId
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
-from fedcord.engine.evaluation import Evaluation, evaluate
+from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.population import Population
-from fedcord.engine.visit import Answer, Job, remember, stacks, visit
+from fedcord.engine.visit import Answer, Job, evaluate_on_server, remember, stacks, visit
 
 
 class SequentialExecutor:
@@ -33,10 +33,8 @@ class SequentialExecutor:
                 yield client, answer
 
     def evaluate(self, job: Job) -> Evaluation:
-        """The shared model on the server's test set."""
-        test, groups = self._population.test, self._population.test_groups
-        env = job.env(self._task)
-        return evaluate(self._algorithm, job.shared, {}, test, env, groups)
+        """The shared model, or those of `job.models_of`, on the server's test set."""
+        return evaluate_on_server(self._algorithm, self._task, job, self.memories, self._population)
 
     def close(self) -> None:
         """Nothing to release."""

@@ -37,6 +37,8 @@ class Job:
         round: number of the round, from 0.
         num_rounds: rounds of the run.
         seed: the run's seed.
+        models_of: for the server's test: the clients whose own models are tested in place of the
+            shared one, their sums added up.
     """
 
     verb: Literal["update", "personalize", "evaluate"]
@@ -44,6 +46,7 @@ class Job:
     round: int
     num_rounds: int
     seed: int
+    models_of: tuple[ClientId, ...] | None = None
 
     def env(self, task: Task, client: ClientId | None = None) -> Env:
         """The place a verb runs in."""
@@ -73,7 +76,7 @@ class Executor(Protocol):
         ...
 
     def evaluate(self, job: Job) -> Evaluation:
-        """The shared model on the server's test set."""
+        """The shared model, or those of `job.models_of`, on the server's test set."""
         ...
 
     def close(self) -> None:
@@ -114,6 +117,24 @@ def visit(
             sums = evaluate(algorithm, job.shared, memory, data.test, env)
             metrics = {"correct": sums.correct, "total": sums.total, "loss_sum": sums.loss_sum}
             yield client, Update({}, weight=len(data.test), metrics=metrics), memory
+
+
+def evaluate_on_server(
+    algorithm: Algorithm,
+    task: Task,
+    job: Job,
+    memories: Mapping[ClientId, Tensors],
+    population: Population,
+) -> Evaluation:
+    """The shared model, or those of `job.models_of`, on the server's test set."""
+    test, groups = population.test, population.test_groups
+    if job.models_of is None:
+        return evaluate(algorithm, job.shared, {}, test, job.env(task), groups)
+    own = (
+        evaluate(algorithm, job.shared, memories[client], test, job.env(task, client), groups)
+        for client in job.models_of
+    )
+    return sum(own, Evaluation())
 
 
 def stacks(

@@ -7,16 +7,17 @@ gives the same bits here as in the sequential engine hides no state and can be d
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from fedcord.core.contract import ClientId
 from fedcord.core.rng import numpy_generator
 from fedcord.core.tensors import Tensors, decode, encode
 from fedcord.engine.blueprint import Blueprint
-from fedcord.engine.evaluation import Evaluation, evaluate
+from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.messages import pack_answer, pack_job, unpack_answer, unpack_job
 from fedcord.engine.population import Population
-from fedcord.engine.visit import Answer, Job, remember, visit
+from fedcord.engine.visit import Answer, Job, evaluate_on_server, remember, visit
 
 
 class WireExecutor:
@@ -51,12 +52,13 @@ class WireExecutor:
         return pack_answer(answer, kept)
 
     def evaluate(self, job: Job) -> Evaluation:
-        """The shared model, rebuilt from bytes, on the server's test set."""
+        """The shared model, or clients' own, rebuilt from bytes, on the server's test set."""
         blueprint = Blueprint.from_json(self._blueprint)
         received = unpack_job(pack_job(job))
-        env = received.env(blueprint.build_task())
-        test, groups = self._population.test, self._population.test_groups
-        return evaluate(blueprint.build_algorithm(), received.shared, {}, test, env, groups)
+        kept = {k: decode(encode(self.memories[k])) for k in received.models_of or ()}
+        algorithm, task = blueprint.build_algorithm(), blueprint.build_task()
+        found = evaluate_on_server(algorithm, task, received, kept, self._population)
+        return Evaluation.from_plain(json.loads(json.dumps(found.plain())))
 
     def close(self) -> None:
         """Nothing to release."""

@@ -88,25 +88,18 @@ def _evaluate(
     population: Population,
     body: bytes,
 ) -> None:
-    header, _ = unpack(body)
+    header, memory = unpack(body)
     sums = evaluate(
         algorithm,
         job.shared,
-        {},
+        memory,
         population.test,
-        job.env(task),
+        job.env(task, header["client"]),
         population.test_groups,
         header["first"],
         header["last"],
     )
-    groups = [[name, number, *counts] for (name, number), counts in sums.groups.items()]
-    values = {
-        "correct": sums.correct,
-        "total": sums.total,
-        "loss_sum": sums.loss_sum,
-        "groups": groups,
-    }
-    parent.send_bytes(ANSWER + pack(values, {}))
+    parent.send_bytes(ANSWER + pack(sums.plain(), {}))
 
 
 def open_population(path: str) -> Population:
@@ -122,6 +115,16 @@ def visit_request(clients: Sequence[ClientId], memories: Mapping[ClientId, Tenso
     for client in clients:
         kept |= prefixed(str(client), memories.get(client, {}))
     return VISIT + pack({"clients": list(clients)}, kept)
+
+
+def evaluation_request(
+    first: int, last: int, client: ClientId | None = None, memory: Tensors | None = None
+) -> bytes:
+    """The request to test on the server's examples `first` to `last`.
+
+    With `client` its own model is tested, which needs what it keeps.
+    """
+    return EVALUATE + pack({"first": first, "last": last, "client": client}, memory or {})
 
 
 if __name__ == "__main__":
