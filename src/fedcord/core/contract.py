@@ -268,16 +268,30 @@ class TrainsStacked(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Work:
+    """What decides a client's work, beside its data, its memory and the run's seed.
+
+    Attributes:
+        settings: plain values, with a name for the procedure and the number of the round if either
+            matters.
+        received: the tensors of `shared` that are used.
+    """
+
+    settings: Mapping[str, Any]
+    received: Tensors
+
+
 @runtime_checkable
 class SharesWork(Protocol):
-    """An algorithm that can say which of its settings decide what clients do.
+    """An algorithm that can say what decides its clients' work.
 
     Two algorithms that say the same do the same: equal clients send equal bits. A study may then
     take a client's answer from one to the other.
     """
 
-    def work(self, round_: int) -> Mapping[str, Any] | None:
-        """Plain values that, with what a client gets and holds, decide `client_update`.
+    def work(self, shared: Tensors, env: Env) -> Work | None:
+        """All but the client's own data and memory that decides `client_update` here.
 
         None when nothing of this round can be shared.
         """

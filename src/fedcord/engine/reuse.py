@@ -14,13 +14,13 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from fedcord.core.atomic import write_atomically
 from fedcord.core.contract import ClientId, SharesWork
 from fedcord.core.errors import DataError, ProtocolError
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, hash_tensors
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.messages import pack_answer, unpack_answer
@@ -43,15 +43,17 @@ class ReusingExecutor:
         self,
         inner: Executor,
         algorithm: SharesWork,
-        population: Population,
+        task: Task,
         task_values: str,
+        population: Population,
         folder: Path,
     ) -> None:
         self.saved_seconds = 0.0
         self._inner = inner
         self._algorithm = algorithm
-        self._population = population
+        self._task = task
         self._task_values = task_values
+        self._population = population
         self._folder = folder
         self._data_hashes: dict[ClientId, str] = {}
 
@@ -71,11 +73,7 @@ class ReusingExecutor:
         if job.verb != "update":
             yield from self._inner.map_clients(job, clients)
             return
-        work = self._algorithm.work(job.round)
-        if work is None:
-            yield from self._inner.map_clients(job, clients)
-            return
-        paths = self._paths(job, work, clients)
+        paths = self._paths(job, clients)
         held = {client for client, path in paths.items() if path.exists()}
         fresh = iter(self._inner.map_clients(job, [k for k in clients if k not in held]))
         for client in clients:
@@ -85,7 +83,8 @@ class ReusingExecutor:
             started = time.perf_counter()
             visited, answer = next(fresh)
             assert visited == client
-            self._put(client, answer, paths[client], time.perf_counter() - started)
+            if client in paths:
+                self._put(client, answer, paths[client], time.perf_counter() - started)
             yield client, answer
 
     def evaluate(self, job: Job) -> Evaluation:
@@ -96,20 +95,24 @@ class ReusingExecutor:
         """Release what the other executor holds."""
         self._inner.close()
 
-    def _paths(
-        self, job: Job, work: Mapping[str, Any], clients: Sequence[ClientId]
-    ) -> dict[ClientId, Path]:
-        """Where each client's answer to this job is, or will be."""
-        shared = hash_tensors(job.shared)
+    def _paths(self, job: Job, clients: Sequence[ClientId]) -> dict[ClientId, Path]:
+        """Where the answer to this job is, or will be, of each client whose work can be shared."""
+        last: Tensors | None = None  # most clients are sent the very same tensors
+        received = ""
         paths = {}
         for client in clients:
+            work = self._algorithm.work(job.shared, job.env(self._task, client))
+            if work is None:
+                continue
+            if work.received is not last:
+                last, received = work.received, hash_tensors(work.received)
             address = {
-                "work": work,
+                "settings": work.settings,
+                "received": received,
                 "task": self._task_values,
-                "shared": shared,
                 "memory": hash_tensors(self.memories.get(client, {})),
                 "data": self._data_hash(client),
-                "stream": [job.seed, job.round, client],
+                "stream": [job.seed, client],
             }
             text = json.dumps(address, sort_keys=True)
             paths[client] = self._folder / hashlib.sha256(text.encode()).hexdigest()

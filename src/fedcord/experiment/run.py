@@ -48,11 +48,13 @@ class Progress:
         started: (experiment, rounds already done) once everything is built.
         client: a client's answer arrived; its number of training examples.
         round: a round ended.
+        feature: (done, to do) while a frozen network computes features that are not stored yet.
     """
 
     started: Callable[[Experiment, int], None] = lambda experiment, done: None
     client: Callable[[int], None] = lambda examples: None
     round: Callable[[RoundRecord], None] = lambda record: None
+    feature: Callable[[int, int], None] = lambda done, total: None
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,9 @@ def run(
     if folder.is_finished:
         result: dict[str, Any] = folder.read_json("result.json")
         return result
-    experiment = build_experiment(config, dataset, place.data_dirs, place.allow_download)
+    experiment = build_experiment(
+        config, dataset, place.data_dirs, place.allow_download, watch.feature
+    )
     if not folder.is_started:  # what does not fit the task shows before anything is written
         experiment.algorithm.init(_env(experiment))
     folder.create()
@@ -208,7 +212,12 @@ def _executor(experiment: Experiment, place: Place) -> Iterator[Executor]:
     if place.reuse is not None and isinstance(experiment.algorithm, SharesWork):
         values = json.dumps(experiment.blueprint.task_values, sort_keys=True)
         executor = ReusingExecutor(
-            executor, experiment.algorithm, experiment.population, values, place.reuse
+            executor,
+            experiment.algorithm,
+            experiment.task,
+            values,
+            experiment.population,
+            place.reuse,
         )
     try:
         yield executor

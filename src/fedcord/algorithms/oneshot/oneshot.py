@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +55,7 @@ from fedcord.algorithms.oneshot.policy import Policy, Sigma
 from fedcord.algorithms.oneshot.rules import cross_rules, notes_for, task_rules
 from fedcord.algorithms.oneshot.schedule import Plan
 from fedcord.algorithms.oneshot.servers.server import Server
-from fedcord.core.contract import METRIC, ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import METRIC, ClientResult, Env, ServerState, Update, Updates, Work
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param, plain
@@ -110,12 +109,13 @@ class OneShot:
         """What a client's metrics show to have gone wrong, in plain words."""
         return observations(self.policy, client, metrics)
 
-    def work(self, round_: int) -> Mapping[str, Any] | None:
+    def work(self, shared: Tensors, env: Env) -> Work | None:
         """All parts but the server, of which only what it asks clients to send matters."""
         parts = plain(self)
         server = parts.pop("server")
         asked = server["posterior"]["batch_size"] if server["kind"] == "lpa" else None
-        return {"procedure": "oneshot", **parts, "factors": asked}
+        settings = {"procedure": "oneshot", "chunk": env.round, **parts, "factors": asked}
+        return Work(settings, shared)
 
     def init(self, env: Env) -> ServerState:
         """One encoder and prototypes ~ N(0, 1) for all."""
