@@ -235,7 +235,7 @@ class Explains(Protocol):
 
 @runtime_checkable
 class FitsTask(Protocol):
-    """A part of an algorithm that can tell beforehand whether it fits the task."""
+    """An algorithm, or a part of one, that can tell beforehand whether it fits the task."""
 
     def problems(self, task: Task) -> tuple[str, ...]:
         """Settings that do not fit, in words; empty when all do."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from fedcord.algorithms.registry import algorithm_class
-from fedcord.core.contract import Algorithm, Explains, FitsTask
+from fedcord.core.contract import Algorithm, Explains, FitsTask, KeepsOwnModels
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
 from fedcord.core.params import build
@@ -84,8 +84,7 @@ def build_experiment(
     algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
     values = task_values(dataset, config.model, data_dirs or ())
     task = task_from_values(values)
-    parts = [getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)]  # type: ignore[arg-type]
-    problems = [p for part in parts if isinstance(part, FitsTask) for p in part.problems(task)]
+    problems = _misfits(algorithm, task, config)
     if problems:
         raise ConfigError(problems)
     population = arrange(dataset, partition, config)
@@ -103,6 +102,20 @@ def build_experiment(
         task=task,
         blueprint=Blueprint.of(algorithm, TASK_FACTORY, values),
     )
+
+
+def _misfits(algorithm: Algorithm, task: Task, config: RunConfig) -> list[str]:
+    """What of the algorithm and its parts does not fit the task."""
+    own = isinstance(algorithm, KeepsOwnModels) and algorithm.keeps_own_models
+    if len(set(config.model)) > 1 and not own:
+        return [
+            f"{config.algorithm} needs one network for all clients, but {len(set(config.model))} "
+            f"different ones are given ({', '.join(config.model)}); give --model once, or use a "
+            "method whose clients keep their own models, such as fedproto."
+        ]
+    parts = [getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)]  # type: ignore[arg-type]
+    fitting = (part for part in (algorithm, *parts) if isinstance(part, FitsTask))
+    return [problem for part in fitting for problem in part.problems(task)]
 
 
 def task_values(

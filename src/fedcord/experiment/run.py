@@ -313,6 +313,8 @@ def _metrics(record: RoundRecord, experiment: Experiment) -> dict[str, Any]:
         for name, accuracies in record.evaluation.group_accuracy().items():
             names = experiment.dataset.group_names[name]
             line[f"per_{name}"] = {names[k]: value for k, value in accuracies.items()}
+        if record.evaluation.by_rule:
+            line["accuracy_by_rule"] = record.evaluation.rule_accuracy()
     return line
 
 
@@ -352,5 +354,5 @@ def _result(
         "config_hash": config.hash,
         "engine": place.engine,
         "run_dir": str(folder.path),
-        **{name: value for name, value in last.items() if name.startswith("per_")},
+        **{k: v for k, v in last.items() if k.startswith("per_") or k == "accuracy_by_rule"},
     }
