@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from fedcord.algorithms.hyperprototype.presets import AVERAGED, REFERENCE
 from fedcord.algorithms.oneshot.ladder import PRESETS
 from fedcord.core.errors import ConfigError, unknown_name
 
@@ -55,6 +56,23 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "FedAvg with supervised contrast at every stage (Seo et al. 2024)",
             "averaging",
         ),
+        "fedhpro": AlgorithmInfo(
+            "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
+            "features contrasted with prototypes fitted to clients' gradients (FedHPro 2026)",
+            "prototype",
+        ),
+        "fedhpro-reference": AlgorithmInfo(
+            "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
+            "FedHPro as its public code computes it, plain bugs corrected",
+            "prototype",
+            REFERENCE,
+        ),
+        "fedhpro-averaged": AlgorithmInfo(
+            "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
+            "FedHPro with class means in place of gradient matching: what matching must beat",
+            "prototype",
+            AVERAGED,
+        ),
         **{
             name: AlgorithmInfo(
                 "fedcord.algorithms.oneshot.oneshot:OneShot", rung.summary, "oneshot", rung.values
@@ -74,6 +92,11 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         "apfl": AlgorithmInfo(
             "fedcord.algorithms.analytic.apfl:APFL",
             "AFL with a closed-form refinement at every client",
+            "analytic",
+        ),
+        "local-ridge": AlgorithmInfo(
+            "fedcord.algorithms.analytic.local_ridge:LocalRidge",
+            "every client its own ridge regression, nothing shared: what others must beat",
             "analytic",
         ),
         "deepafl": AlgorithmInfo(

@@ -101,7 +101,11 @@ class RunBars:
             if record.round == self._bars.tasks[self._index(bar)].total:
                 self._bars.remove_task(bar)
 
-        return Progress(started, client, round_)
+        def feature(done: int, total: int) -> None:
+            note = "examples through the frozen network, once"
+            self._bars.update(bar, total=total, completed=done, note=note)
+
+        return Progress(started, client, round_, feature)
 
     def _index(self, bar: int) -> int:
         return next(i for i, task in enumerate(self._bars.tasks) if task.id == bar)

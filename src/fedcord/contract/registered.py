@@ -19,6 +19,9 @@ from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.contrastive.fedrcl import FedRCL
 from fedcord.algorithms.contrastive.moon import MOON
+from fedcord.algorithms.hyperprototype.fedhpro import FedHPro
+from fedcord.algorithms.hyperprototype.objective import Objective
+from fedcord.algorithms.hyperprototype.retraining import Retraining
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.distillation import Distillation
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis
@@ -49,6 +52,10 @@ SHALLOW = Layers(channels=(8,), kernel=3)
 
 NARROW = FeatureMap(width=24)
 """Few random features, which are enough for the tiny tasks."""
+
+
+FEW_VECTORS = Retraining(vectors=10, matching_steps=20, matching_lr=1.0, epochs=20, lr=0.1)
+"""A classifier re-trained in milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,23 @@ def _fedrcl() -> Expectations:
         unlike=FedRCL(contrast_weight=0.0, penalty_weight=1.0, local=QUICK),
     )
     return Expectations(is_random=True, limits=(limit,))
+
+
+def _fedhpro() -> Expectations:
+    off = FedHPro(
+        objective=Objective(contrast_weight=0.0, alignment_weight=0.0),
+        retraining=Retraining(enabled=False),
+        local=QUICK,
+    )
+    limit = Limit(
+        "without its losses and re-training it is FedAvg",
+        off,
+        FedAvg(local=QUICK),
+        unlike=dataclasses.replace(off, objective=Objective(alignment_weight=0.0)),
+        tensors="model",
+    )
+    # the re-trained classifier is not the one a client sent
+    return Expectations(is_random=True, identity=None, limits=(limit,))
 
 
 def _afl_aa() -> Expectations:
@@ -188,11 +212,17 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "fedavg-oneshot": Row({"local": LONG}, _one_shot("fused")),
         "feddf": Row({**TAUGHT, "steps": 5, "proxy_size": 32}, _one_shot(learns=0.6)),
         "fedetf": Row({"local": LONG}, _one_shot("fused.model")),
+        "fedhpro": Row({"retraining": FEW_VECTORS}, _fedhpro),
+        "fedhpro-averaged": Row({"retraining": FEW_VECTORS}, _fedhpro),
+        "fedhpro-reference": Row({"retraining": FEW_VECTORS}, _fedhpro),
         "fedhip": Row({"features": NARROW}, _random),
         "fedproto-oneshot": Row({"local": LONG}, _one_shot()),
         "fedprox": Row(expectations=_fedprox),
         "fedrcl": Row(expectations=_fedrcl),
         "moon": Row(expectations=_moon),
+        "local-ridge": Row(
+            {"features": NARROW}, lambda: Expectations(is_random=False, learns_with="clients")
+        ),
         "otfusion": Row({"local": LONG}, _one_shot("fused")),
         "pfedacnnl": Row({"layers": SHALLOW}, _random),
         "safle": Row({"bits": 2, "groups": 12, "thresholds": "fixed"}, _random),

@@ -35,16 +35,14 @@ from fedcord.algorithms.analytic.closed_form import (
     mask_unseen,
 )
 from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.own_ridge import own_ridge
 from fedcord.algorithms.analytic.wire import FORMATS
 from fedcord.core.contract import Env, ServerState
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors
-from fedcord.ops.anchored import AnchoredPath
 
 REFINE, REFINE_RIDGE = "refine.weight", "refine.ridge"
-GRID = (1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1000.0)
-"""Ridges that leave-one-out tries, relative to the mean eigenvalue of the client's Gram matrix."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +83,8 @@ class APFL(SolvesFromSums):
         features = self.refinement.all(data.train, shared, env)
         targets = F.one_hot(data.train.labels, classes).to(torch.float64)
         errors = targets - self.features.all(data.train, shared, env) @ aligned(shared, WEIGHT)
-        path = AnchoredPath.of(features, errors, start, torch.eye(size, dtype=torch.float64))
-        if isinstance(self.refine_ridge, str):
-            mean = float(path.square.sum()) / size
-            strengths = [1 / (mean * ridge) for ridge in GRID]
-            strength, weight = path.choose(strengths, targets, contains_own=False)
-        else:
-            strength = 1 / self.refine_ridge
-            weight = path.model(strength)
-        return {REFINE: weight, REFINE_RIDGE: torch.tensor(1 / strength, dtype=torch.float64)}
+        ridge, weight = own_ridge(features, errors, targets, self.refine_ridge)
+        return {REFINE: weight, REFINE_RIDGE: torch.tensor(ridge, dtype=torch.float64)}
 
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
         """Scores [B, C] of the global model, refined where the client has a refinement."""
