@@ -40,15 +40,16 @@ def relaxed_contrast(
     same = labels[:, None] == labels
     itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     partners = same & ~itself if positives == "all" else same
-    near, is_near = _chosen(similarity, partners, positives, largest=False)  # [B, P]
+    near, is_near, places = _chosen(similarity, partners, positives, largest=False)  # [B, P]
     if negatives == "all":
-        # the denominator is every other example; the positive itself is one of them
+        # the denominator is every other example, a positive among them unless it is the anchor
         others = similarity.masked_fill(itself, -INF) / temperature
         has_others = (~itself).any(1)
         total = torch.logsumexp(torch.where(has_others[:, None], others, 0.0), 1)
-        each = total[:, None] - near / temperature
+        alone = F.softplus(total[:, None] - near / temperature)
+        each = torch.where(itself.gather(1, places), alone, total[:, None] - near / temperature)
     else:
-        far, is_far = _chosen(similarity, ~same, negatives, largest=True)  # [B, N]
+        far, is_far, _ = _chosen(similarity, ~same, negatives, largest=True)  # [B, N]
         has_others = is_far.any(1)
         exponents = torch.where(is_far, far / temperature, -INF)
         # a row of −∞ alone has no gradient, not even zero
@@ -78,7 +79,7 @@ def likeness_penalty(
             partners & (similarity > threshold), (similarity - 1) / temperature, -INF
         )
     else:
-        near, is_near = _chosen(similarity, partners, positives, largest=False)
+        near, is_near, _ = _chosen(similarity, partners, positives, largest=False)
         too_alike = is_near & (near >= threshold)
         exponents = (torch.where(too_alike, near, -1.0) - 1) / temperature
     return torch.logsumexp(F.pad(exponents, (1, 0)), 1)  # the padding is the 1 in the logarithm
@@ -86,10 +87,10 @@ def likeness_penalty(
 
 def _chosen(
     similarity: Tensor, allowed: Tensor, number: Number, *, largest: bool
-) -> tuple[Tensor, Tensor]:
-    """Per row the most or least similar allowed entries [B, k], and which of them are real."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Per row the most or least similar allowed entries [B, k], which are real, and where."""
     count = len(similarity) if number == "all" else min(int(number), len(similarity))
     masked = similarity.masked_fill(~allowed, -INF if largest else INF)
-    values = masked.topk(count, dim=1, largest=largest).values
+    values, places = masked.topk(count, dim=1, largest=largest)
     is_real = values.isfinite()
-    return torch.where(is_real, values, 0.0), is_real
+    return torch.where(is_real, values, 0.0), is_real, places
