@@ -96,8 +96,8 @@ class Layers:
         )
         for part in inputs.split(max(1, NUMBERS_AT_ONCE // largest)):
             x = part.to(torch.float64).view(len(part), *shape)
-            for number, weight in enumerate(weights):
-                x = self._activated(x, weight, number)
+            for weight in weights:
+                x = self._activated(x, weight)
             yield self._rows(x, layer, every)
 
     def scores(self, inputs: Tensor, weights: list[Tensor], task: Task) -> Tensor:
@@ -110,19 +110,23 @@ class Layers:
         """What the last layer sees of a map; without hidden layers, all of it."""
         return (min(height, self.grid), min(width, self.grid)) if self.channels else (height, width)
 
-    def _activated(self, x: Tensor, weight: Tensor, layer: int) -> Tensor:
-        before = self._rows(x, layer, 1) @ weight  # [B, P, C']
-        after = {
-            "relu": before.relu,
-            "leaky": lambda: F.leaky_relu(before, LEAK),
-            "tanh": before.tanh,
-        }[self.activation]()
+    def _activated(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The next layer's input: linear, activation, pooling."""
+        kernel, bias = weight[:-1], weight[-1]
         if x.ndim == 2:
-            return after[:, 0]
-        maps = after.transpose(1, 2).reshape(len(x), -1, *x.shape[2:])
+            return self._bent(torch.addmm(bias, x, kernel))
+        # channels first, as pooling wants them: patches are neither transposed nor copied
+        patches = F.unfold(x, self.kernel, padding=self.kernel // 2)  # [B, D, P]
+        maps = self._bent((kernel.T @ patches).add_(bias[:, None]))  # [B, C', P]
         height, width = x.shape[2:]
         window = (2 if _pooled(height) < height else 1, 2 if _pooled(width) < width else 1)
-        return F.max_pool2d(maps, window)
+        return F.max_pool2d(maps.view(len(x), -1, height, width), window)
+
+    def _bent(self, x: Tensor) -> Tensor:
+        """The activation, in place."""
+        if self.activation == "leaky":
+            return F.leaky_relu_(x, LEAK)
+        return x.relu_() if self.activation == "relu" else x.tanh_()
 
     def _rows(self, x: Tensor, layer: int, every: int) -> Tensor:
         """[B, P, D] patches with a constant 1."""
