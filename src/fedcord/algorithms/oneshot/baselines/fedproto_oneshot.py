@@ -37,12 +37,18 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
     Uploads,
     upload_weights,
 )
-from fedcord.algorithms.oneshot.servers.ensemble import features_of, member_outputs, pack
+from fedcord.algorithms.oneshot.servers.ensemble import (
+    Output,
+    features_of,
+    member_outputs,
+    pack,
+)
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
 from fedcord.core.contract import ClientResult, Env, ServerState
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
+from fedcord.ops.nearest import nearest_scores
 from fedcord.ops.weighted_mean import weighted_mean
 
 MEANS, COUNTS = "proto.mean", "proto.count"
@@ -131,20 +137,27 @@ class FedProtoOneShot(SendsOnce):
                 features = torch.zeros(())
                 for place, own in member_outputs(shared, inputs, env, features_of):
                     features = features + weights[place] * own
-            distance = torch.cdist(features, shared[PROTOTYPES]).square() / features.shape[1]
-            lowest = -distance.amax(dim=1, keepdim=True) - 1
-            return torch.where(shared[HELD], -distance, lowest)
+            return nearest_scores(features, shared[PROTOTYPES], shared[HELD])
 
 
-def class_means(network: nn.Module, examples: Examples, env: Env) -> tuple[Tensor, Tensor]:
-    """The mean feature of every class [C, D], zero where there is none, and counts [C]."""
+def class_means(
+    network: nn.Module,
+    examples: Examples,
+    env: Env,
+    output: Output = features_of,
+    width: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The mean feature of every class [C, D], zero where there is none, and counts [C].
+
+    Another `output` of the network is averaged where its `width` is given.
+    """
     classes = env.task.num_classes
-    sums = torch.zeros(classes, int(network.feature_dim), dtype=torch.float64)  # type: ignore[arg-type]
+    columns = int(network.feature_dim) if width is None else width  # type: ignore[arg-type]
+    sums = torch.zeros(classes, columns, dtype=torch.float64)
     with torch.inference_mode():
         for start in range(0, len(examples), BATCH):
             chosen = slice(start, start + BATCH)
             inputs = env.task.prepare(examples.inputs[chosen]).to(env.task.device)
-            features = features_of(network, inputs).cpu().double()
-            sums.index_add_(0, examples.labels[chosen], features)
+            sums.index_add_(0, examples.labels[chosen], output(network, inputs).cpu().double())
     counts = torch.bincount(examples.labels, minlength=classes)
     return (sums / counts.clamp(min=1)[:, None]).float(), counts.float()
