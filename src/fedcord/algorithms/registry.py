@@ -74,6 +74,32 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             AVERAGED,
         ),
         **{
+            name + form: AlgorithmInfo(
+                f"fedcord.algorithms.prototype.{name}:{cls}",
+                summary + more,
+                "prototype",
+                {"exchange": exchange},
+            )
+            for name, cls, summary in (
+                (
+                    "fedproto",
+                    "FedProto",
+                    "mean features of classes are exchanged (Tan et al. 2022)",
+                ),
+                (
+                    "fedtgp",
+                    "FedTGP",
+                    "prototypes trained to keep classes apart (Zhang et al. 2024)",
+                ),
+                ("fedsa", "FedSA", "features are drawn to fixed anchors (Zhou et al. 2025)"),
+                ("fedgmkd", "FedGMKD", "prototypes and soft predictions (Zhang et al. 2024)"),
+            )
+            for form, exchange, more in (
+                ("", "prototypes", ", models stay with clients"),
+                ("+", "both", ", and models are averaged (†)"),
+            )
+        },
+        **{
             name: AlgorithmInfo(
                 "fedcord.algorithms.oneshot.oneshot:OneShot", rung.summary, "oneshot", rung.values
             )
