@@ -105,6 +105,23 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             )
             for name, rung in PRESETS.items()
         },
+        "accord": AlgorithmInfo(
+            "fedcord.algorithms.accord.accord:Accord",
+            "one-shot encoders of several clients under one exact head",
+            "own",
+        ),
+        "accord-flare": AlgorithmInfo(
+            "fedcord.algorithms.accord.accord:Accord",
+            "accord whose clients train as FLARE's do",
+            "own",
+            {part: PRESETS["flare"].values[part] for part in ("anchors", "policy")},
+        ),
+        "accord-ce": AlgorithmInfo(
+            "fedcord.algorithms.accord.accord:Accord",
+            "accord whose clients train by cross-entropy alone",
+            "own",
+            {"objective": {"contrastive": "none"}},
+        ),
         "afl": AlgorithmInfo(
             "fedcord.algorithms.analytic.afl:AFL",
             "one round of sums, one exact solve, the same for any partition (He et al. 2025)",

@@ -196,6 +196,16 @@ class KeepsOwnModels(Protocol):
 
 
 @runtime_checkable
+class MixesNetworks(Protocol):
+    """An algorithm whose clients may have different networks although they make one model."""
+
+    @property
+    def mixes_networks(self) -> bool:
+        """Whether this configuration takes any networks."""
+        ...
+
+
+@runtime_checkable
 class PredictsByRules(Protocol):
     """An algorithm that can answer in several ways, which are all counted."""
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from fedcord.algorithms.registry import algorithm_class
-from fedcord.core.contract import Algorithm, Explains, FitsTask, KeepsOwnModels
+from fedcord.core.contract import Algorithm, Explains, FitsTask, KeepsOwnModels, MixesNetworks
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
 from fedcord.core.params import build
@@ -106,12 +106,14 @@ def build_experiment(
 
 def _misfits(algorithm: Algorithm, task: Task, config: RunConfig) -> list[str]:
     """What of the algorithm and its parts does not fit the task."""
-    own = isinstance(algorithm, KeepsOwnModels) and algorithm.keeps_own_models
-    if len(set(config.model)) > 1 and not own:
+    may_differ = (isinstance(algorithm, KeepsOwnModels) and algorithm.keeps_own_models) or (
+        isinstance(algorithm, MixesNetworks) and algorithm.mixes_networks
+    )
+    if len(set(config.model)) > 1 and not may_differ:
         return [
             f"{config.algorithm} needs one network for all clients, but {len(set(config.model))} "
             f"different ones are given ({', '.join(config.model)}); give --model once, or use a "
-            "method whose clients keep their own models, such as fedproto."
+            "method that takes any networks, such as accord or fedproto."
         ]
     parts = [getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)]  # type: ignore[arg-type]
     fitting = (part for part in (algorithm, *parts) if isinstance(part, FitsTask))

@@ -38,11 +38,6 @@ class LocalTraining:
         view = chosen_view(self.views, task)
         if view != "none" and view not in task.augmentations:
             found.append(view_problem(view, task))
-        if len(task.networks) > 1:
-            found.append(
-                f"{len(task.networks)} different models were given; clients of a one-shot method "
-                "send encoders of one form, so give one --model."
-            )
         return tuple(found)
 
     def batches(self, num_examples: int, generator: Generator) -> Iterator[Tensor]:

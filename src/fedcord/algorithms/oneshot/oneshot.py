@@ -28,6 +28,7 @@ of them gives the same bits with `policy.progress = global` and the optimiser ke
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -120,13 +121,14 @@ class OneShot:
     def init(self, env: Env) -> ServerState:
         """One encoder and prototypes ~ N(0, 1) for all."""
         problems = task_rules(self, env.task)
+        if len(env.task.networks) > 1:
+            problems.append(
+                f"{len(env.task.networks)} different models were given; clients of a one-shot "
+                "method send encoders of one form, so give one --model, or use accord."
+            )
         if problems:
             raise ConfigError(problems)
-        network = env.task.initial_network(env.generator("init"))
-        shape = env.task.num_classes, int(network.feature_dim)  # type: ignore[arg-type]
-        prototypes = torch.randn(shape, generator=env.generator("prototypes"))
-        model = prefixed(MODEL, encoder_tensors(network))
-        return ServerState(shared={**model, PROTOTYPES: prototypes})
+        return ServerState(shared=first_message(env))
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """An encoder and prototypes like those sent, counts, and what the server asks for."""
@@ -219,3 +221,15 @@ class OneShot:
         if not self.local.reset_optimizer_each_chunk:
             kept |= {f"momentum.{place}": t for place, t in enumerate(learner.momentum)}
         return kept
+
+
+def first_message(env: Env, client: int | None = None) -> dict[str, Tensor]:
+    """An encoder of the client's architecture and prototypes ~ N(0, 1), as the seed has them.
+
+    Without a client, of the server's architecture; wherever it is asked for, it is the same.
+    """
+    server = dataclasses.replace(env, round=0, client=None)
+    network = env.task.initial_network(server.generator("init"), client)
+    shape = env.task.num_classes, int(network.feature_dim)  # type: ignore[arg-type]
+    prototypes = torch.randn(shape, generator=server.generator("prototypes"))
+    return {**prefixed(MODEL, encoder_tensors(network)), PROTOTYPES: prototypes}

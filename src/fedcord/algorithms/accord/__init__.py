@@ -1,0 +1,1 @@
+"""One-shot encoders under one exact head."""

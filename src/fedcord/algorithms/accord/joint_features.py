@@ -1,0 +1,164 @@
+"""What the head sees of a sample: several encoders' features side by side.
+
+    inputs → every encoder's features → unit length each → joined → narrowed or expanded → 1 added
+
+Encoders may have different architectures: they are only ever asked for features. Each encoder's
+block has length 1/√M, so that a joined vector has length 1 whatever M is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from fedcord.algorithms.accord.number_format import grow
+from fedcord.algorithms.analytic.features import network_features, random_map
+from fedcord.algorithms.analytic.stats import feature_tag
+from fedcord.algorithms.oneshot.encoder import encoder_with
+from fedcord.core.contract import ClientId, Env
+from fedcord.core.errors import ConfigError
+from fedcord.core.examples import Examples
+from fedcord.core.params import check_params, param
+from fedcord.core.task import Network, Task
+from fedcord.core.tensors import Tensors, hash_tensors, prefixed, select
+
+CHOSEN, ENCODER = "chosen", "encoder"
+BATCH = 1024
+"""Samples held as features at once; no effect on results."""
+
+
+@dataclass(frozen=True)
+class JointFeatures:
+    """How the chosen encoders' features become one vector."""
+
+    combine: str = param(
+        "concat", "features side by side, or their mean", choices=("concat", "mean")
+    )
+    projection: int = param(
+        0, "narrow the joined features to this width by a random matrix; 0: do not", at_least=0
+    )
+    expansion: str = param(
+        "none",
+        "random features on top: relu, rff (Gaussian kernel)",
+        choices=("none", "relu", "rff"),
+    )
+    width: int = param(2048, "number of random features", at_least=1)
+    bandwidth: float = param(1.0, "length scale of the Gaussian kernel (rff)", above=0)
+    width_limit: int = param(
+        6000, "widest head allowed; its Gram matrix takes 8 x width² bytes", at_least=1
+    )
+
+    def __post_init__(self) -> None:
+        check_params(self)
+        if self.projection and self.expansion != "none":
+            raise ConfigError(
+                "projection and expansion: random features already set the width; choose one."
+            )
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """Whether every encoder has columns of its own in the joined vector."""
+        return self.combine == "concat" and not self.projection and self.expansion == "none"
+
+    def num_features(self, chosen: list[ClientId], task: Task) -> int:
+        """Width of the joined vector, the constant included.
+
+        Raises:
+            ConfigError: it is above `width_limit`, or `mean` meets encoders of different widths.
+        """
+        widths = [encoder_width(task, client) for client in chosen]
+        if self.combine == "mean" and len(set(widths)) > 1:
+            raise ConfigError(
+                f"joint.combine = 'mean' needs encoders of one width, but they have "
+                f"{', '.join(map(str, sorted(set(widths))))}; use --set joint.combine=concat."
+            )
+        width = sum(widths) if self.combine == "concat" else widths[0]
+        if self.expansion != "none":
+            width = self.width
+        elif self.projection:
+            width = min(self.projection, width)
+        if width > self.width_limit:
+            memory = 8 * width * width / 2**20
+            raise ConfigError(
+                f"{len(chosen)} encoders joined give {width} features, above joint.width_limit = "
+                f"{self.width_limit} (a Gram matrix of {memory:.0f} MiB); set joint.projection="
+                f"{self.width_limit}, fewer encoders (selection.max_encoders), or a higher "
+                "joint.width_limit."
+            )
+        return width + 1
+
+    def tag(self, shared: Tensors, env: Env) -> int:
+        """A number that differs between any two maps that differ."""
+        task = env.task
+        parts: list[object] = [self.combine, self.projection, self.expansion]
+        if self.projection or self.expansion != "none":
+            parts += [env.seed, self.width, self.bandwidth]
+        parts += [task.input_shape, task.prepare if hasattr(task.prepare, "kind") else ""]
+        parts.append(
+            hash_tensors({CHOSEN: shared[CHOSEN], **prefixed(ENCODER, select(shared, ENCODER))})
+        )
+        return feature_tag("|".join(map(str, parts)))
+
+    def blocks(self, inputs: Tensor, shared: Tensors, env: Env) -> Iterator[Tensor]:
+        """Features [B, D] float64 of length 1/√M of each chosen encoder, in order of clients."""
+        chosen = chosen_clients(shared)
+        for client in chosen:
+            network = encoder_with(env.task, received_encoder(shared, client), client)
+            x = network_features(network, inputs).cpu()
+            length = x.norm(dim=1, keepdim=True).clamp(min=1e-12)
+            yield x / (length * math.sqrt(len(chosen)))
+
+    def __call__(self, inputs: Tensor, shared: Tensors, env: Env) -> Tensor:
+        """Prepared inputs [B, ...] to joint features [B, D] float64."""
+        blocks = list(self.blocks(inputs, shared, env))
+        if self.combine == "concat":
+            x = torch.cat(blocks, dim=1)
+        else:
+            x = torch.stack(blocks).sum(0) / math.sqrt(len(blocks))
+        return torch.cat([self._reshaped(x, env.seed), x.new_ones(len(x), 1)], dim=1)
+
+    def batches(self, data: Examples, shared: Tensors, env: Env) -> Iterator[tuple[Tensor, Tensor]]:
+        """A client's samples as (features [B, D], labels [B])."""
+        for start in range(0, len(data), BATCH):
+            part = slice(start, start + BATCH)
+            inputs = env.task.prepare(data.inputs[part]).to(env.task.device)
+            yield self(inputs, shared, env), data.labels[part]
+
+    def _reshaped(self, x: Tensor, seed: int) -> Tensor:
+        if self.expansion == "none":
+            if not 0 < self.projection < x.shape[1]:
+                return x
+            matrix, _ = random_map(seed, "projection", x.shape[1], self.projection)
+            return x @ matrix / math.sqrt(self.projection)
+        matrix, offset = random_map(seed, self.expansion, x.shape[1], self.width)
+        if self.expansion == "relu":
+            return torch.relu(x @ matrix + offset)
+        return math.sqrt(2 / self.width) * torch.cos(x @ matrix / self.bandwidth + offset)
+
+
+def chosen_clients(shared: Tensors) -> list[ClientId]:
+    """Whose encoders are used, ascending."""
+    clients: list[ClientId] = shared[CHOSEN].tolist()
+    return clients
+
+
+def received_encoder(shared: Tensors, client: ClientId) -> dict[str, Tensor]:
+    """One chosen client's encoder, ready to be used."""
+    return grow(select(shared, f"{ENCODER}.{client}"))
+
+
+def encoder_width(task: Task, client: ClientId) -> int:
+    """Features of the network that a client has."""
+    return int(cast(Network, task.scratch_network(client)).feature_dim)
+
+
+def block_columns(chosen: list[ClientId], task: Task, client: ClientId) -> slice:
+    """Where a chosen encoder's features are in the joined vector."""
+    before = chosen[: chosen.index(client)]
+    start = sum(encoder_width(task, other) for other in before)
+    return slice(start, start + encoder_width(task, client))

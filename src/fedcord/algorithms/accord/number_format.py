@@ -1,0 +1,74 @@
+"""Encoders on the wire in fewer bits.
+
+    float32   as they are
+    float16   half the bytes; weights beyond ±65504 are refused
+    int8      a quarter: each row of a matrix or kernel is w = scale · q with q in −127 … 127;
+              vectors and everything that is not a weight stay as they are
+
+Everybody, the server included, computes with what travelled, so nothing is approximate about the
+head that is solved on such encoders.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedcord.core.errors import NumericalError
+from fedcord.core.tensors import Tensors, num_bytes
+
+FORMATS = ("float32", "float16", "int8")
+SCALE = "row_scale"
+"""Last part of the name under which the scales of an int8 tensor travel."""
+
+
+def shrink(tensors: Tensors, form: str) -> dict[str, Tensor]:
+    """Tensors as they travel."""
+    if form == "float32":
+        return dict(tensors)
+    out: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if tensor.dtype != torch.float32:
+            out[name] = tensor
+        elif form == "float16":
+            out[name] = _half(name, tensor)
+        elif tensor.ndim < 2:
+            out[name] = tensor
+        else:
+            out[name], out[f"{name}.{SCALE}"] = _rows(tensor)
+    return out
+
+
+def grow(tensors: Tensors) -> dict[str, Tensor]:
+    """The float32 tensors that everybody computes with; the inverse of `shrink` up to rounding."""
+    out: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        scale = tensors.get(f"{name}.{SCALE}")
+        if scale is not None:
+            out[name] = tensor.float() * scale.view(-1, *[1] * (tensor.ndim - 1))
+        elif not name.endswith(f".{SCALE}"):
+            out[name] = tensor.float() if tensor.dtype == torch.float16 else tensor
+    return out
+
+
+def travelling_bytes(tensors: Tensors, form: str) -> int:
+    """Size of `shrink(tensors, form)`."""
+    return num_bytes(shrink(tensors, form))
+
+
+def _half(name: str, tensor: Tensor) -> Tensor:
+    half = tensor.half()
+    if not torch.isfinite(half).all():
+        largest = float(tensor.abs().max())
+        raise NumericalError(
+            f"{name} has values up to {largest:g}, beyond float16; use encoder_format=float32."
+        )
+    return half
+
+
+def _rows(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """Int8 values of the tensor's shape, and a scale for each row [R]."""
+    flat = tensor.flatten(1)
+    scale = flat.abs().amax(dim=1) / 127 if flat.shape[1] else flat.new_zeros(len(flat))
+    steps = scale.clamp(min=torch.finfo(torch.float32).tiny)[:, None]
+    return (flat / steps).round().clamp(-127, 127).to(torch.int8).view(tensor.shape), scale

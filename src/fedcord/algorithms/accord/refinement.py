@@ -1,0 +1,75 @@
+"""More local training of an encoder, against the head that everybody agreed on.
+
+With the head W and all other encoders fixed, a client moves its own encoder so that
+
+    || residual − block(x) · W_block ||²,   residual = y − Σ_{other encoders} their part of the head
+
+falls on its own samples: the loss the head itself minimises. Then the head is solved again. What it
+costs is two more exchanges each time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedcord.algorithms.accord.joint_features import (
+    JointFeatures,
+    block_columns,
+    chosen_clients,
+    received_encoder,
+)
+from fedcord.algorithms.analytic.closed_form import WEIGHT
+from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.oneshot.encoder import encoder_tensors, encoder_with
+from fedcord.core.contract import Env
+from fedcord.core.examples import Examples
+from fedcord.core.tensors import Tensors
+
+
+def refined_encoder(
+    joint: JointFeatures, local: LocalSGD, shared: Tensors, data: Examples, env: Env
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """The client's encoder after further training, and the training's metrics.
+
+    Args:
+        joint: must keep a block of columns for every encoder.
+        local: how to train.
+        shared: the chosen encoders and the head.
+        data: the client's training samples.
+        env: the client's place; it must be one of the chosen.
+    """
+    assert env.client is not None
+    chosen = chosen_clients(shared)
+    columns = block_columns(chosen, env.task, env.client)
+    head = shared[WEIGHT]
+    own = head[columns].float().to(env.task.device)
+    residual = _residual(joint, shared, data, head, columns, env).to(env.task.device)
+    network = encoder_with(env.task, received_encoder(shared, env.client), env.client)
+    scale = 1 / math.sqrt(len(chosen))
+
+    def loss(network: nn.Module, inputs: Tensor, numbers: Tensor) -> Tensor:
+        features = scale * F.normalize(cast(Any, network).features(inputs), dim=1, eps=1e-12)
+        return (residual[numbers] - features @ own).square().sum(dim=1).mean()
+
+    # what a sample's residual is depends on which sample it is, so labels are their numbers
+    numbered = Examples(data.inputs, torch.arange(len(data)))
+    metrics = local.train(network, numbered, loss, env)
+    return encoder_tensors(network), metrics
+
+
+def _residual(
+    joint: JointFeatures, shared: Tensors, data: Examples, head: Tensor, columns: slice, env: Env
+) -> Tensor:
+    """[N, C] float32: targets minus what the head makes of everything but the client's block."""
+    others = head.clone()
+    others[columns] = 0
+    parts = [
+        F.one_hot(labels, env.task.num_classes).double() - features @ others
+        for features, labels in joint.batches(data, shared, env)
+    ]
+    return torch.cat([torch.zeros(0, env.task.num_classes, dtype=torch.float64), *parts]).float()
