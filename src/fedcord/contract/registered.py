@@ -6,7 +6,8 @@ A new algorithm needs a row only where the defaults do not suit it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -194,12 +195,61 @@ def _rung_expectations(name: str) -> Expectations:
     )
 
 
+PROTOTYPES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = MappingProxyType(
+    {
+        "fedproto": ({}, {"prototype_weight": 0.0}),
+        "fedtgp": ({"server_epochs": 30, "server_lr": 0.1}, {"prototype_weight": 0.0}),
+        "fedsa": (
+            {"anchor_weight": 1.0},
+            {"anchor_weight": 0.0, "contrast_weight": 0.0, "calibration_weight": 0.0},
+        ),
+        "fedgmkd": (
+            {},
+            {
+                "distillation_weight": 0.0,
+                "prototype_weight": 0.0,
+                "model_strength": 0.0,
+                "model_offset": 0.0,
+            },
+        ),
+    }
+)
+"""Settings of prototype methods, and those with which the averaged form is FedAvg."""
+
+
+def _averaged_prototypes(name: str) -> Expectations:
+    params, off = PROTOTYPES[name]
+    method = dataclasses.replace(
+        build(algorithm_class(name), {"exchange": "both", **params}), local=QUICK
+    )
+    limit = Limit(
+        f"without its terms {name} is FedAvg",
+        dataclasses.replace(method, **off),
+        FedAvg(local=QUICK),
+        unlike=method,
+        tensors="model.",
+    )
+    return Expectations(is_random=True, limits=(limit,))
+
+
+def _prototype_rows() -> Iterator[tuple[str, Row]]:
+    for name, (params, _) in PROTOTYPES.items():
+        yield name, Row(params, _own_models)
+        yield f"{name}+", Row(params, functools.partial(_averaged_prototypes, name))
+
+
+def _own_models() -> Expectations:
+    # a client without a class can know it by the others' prototype only
+    return Expectations(is_random=True, learns_at_least=0.6)
+
+
 TAUGHT = {"local": LONG, "synthesis": FEW_INPUTS, "distillation": HEAD_START}
 """Settings of methods whose server teaches a student."""
 
 ROWS: Mapping[str, Row] = MappingProxyType(
     {
         **{name: _rung(name) for name in PRESETS},
+        **dict(_prototype_rows()),
         "afl": Row({"features": NARROW}, _random),
         "afl-aa": Row({"features": NARROW}, _afl_aa),
         "apfl": Row({"features": NARROW}, _random),
