@@ -387,6 +387,14 @@ def test_edge_ten_such_steps_in_a_row_end_the_client_in_words() -> None:
         train(runaway, data=data)
 
 
+def test_edge_a_client_smaller_than_a_batch_is_named_once() -> None:
+    algorithm = preset("fafi", {"local": {"batch_size": 1000, "epochs": 2}, "checkpoints": 2})
+    metrics = train(algorithm).update.metrics
+    (words,) = algorithm.observations(3, metrics)
+    assert words.startswith(f"client 3 has {len(population().client(0).train)} examples, fewer")
+    assert algorithm.observations(3, train(preset("fafi")).update.metrics) == ()
+
+
 def test_a_runaway_is_named() -> None:
     wild = policy("uw", entropy_min=2e5, entropy_max=2e5)
     algorithm = method(QUICK, wild)

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 
 from fedcord.algorithms.oneshot.policy import Policy
 
-RUNAWAY = 1000.0
-"""A λ_raw from here on is taken as run away; healthy ones are of the order of L_base/L_align."""
+RUNAWAY = 100.0
+"""A λ in use from here on has run away: ten times the strongest start, twice FLARE's valve."""
+
+SHORT = "fewer_than_batch"
+"""The metric of a client with fewer examples than a batch: their number."""
 
 MOST_SKIPPED = 10
 """Consecutive steps that are not finite, after which a client gives up."""
@@ -37,8 +40,13 @@ def observations(policy: Policy, client: int, metrics: Mapping[str, float]) -> t
     found = []
     if "runaway_epoch" in metrics:
         found.append(
-            f"client {client}: λ_raw {metrics['lambda_raw']:.1e} at epoch "
+            f"client {client}: λ_raw {metrics['lambda_raw']:.1e} after epoch "
             f"{metrics['runaway_epoch']:.0f}, alignment dominates; {remedy(policy)}"
+        )
+    if SHORT in metrics:
+        found.append(
+            f"client {client} has {metrics[SHORT]:.0f} examples, fewer than local.batch_size: "
+            "every step sees all of them"
         )
     skipped = metrics.get("skipped_steps", 0.0)
     if skipped > 0 and math.isfinite(skipped):

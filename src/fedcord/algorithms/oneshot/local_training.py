@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
+from fedcord.algorithms.oneshot.released_inputs import image_problem
 from fedcord.algorithms.oneshot.views import VIEWS, chosen_view, view_problem
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -24,6 +25,9 @@ class LocalTraining:
     clip: float = param(1.0, "largest norm of a step's gradient", above=0)
     views: str = param("auto", "random views of each example; auto: by the data", choices=VIEWS)
     drop_last: bool = param(False, "leave out an epoch's last, smaller batch (released code)")
+    normalization: str = param(
+        "once", "of training images; twice as the released code does", choices=("once", "twice")
+    )
     joint_clip: bool = param(False, "clip weights and log σ² by their joint norm (released code)")
     reset_optimizer_each_chunk: bool = param(
         False, "forget momentum at every checkpoint (released code)"
@@ -38,6 +42,9 @@ class LocalTraining:
         view = chosen_view(self.views, task)
         if view != "none" and view not in task.augmentations:
             found.append(view_problem(view, task))
+        if self.normalization == "twice":
+            problem = image_problem("local.normalization = 'twice'", task)
+            found += [problem] if problem is not None else []
         return tuple(found)
 
     def batches(self, num_examples: int, generator: Generator) -> Iterator[Tensor]:

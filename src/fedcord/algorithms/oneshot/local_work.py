@@ -23,6 +23,7 @@ from fedcord.algorithms.oneshot.guard import MOST_SKIPPED, RUNAWAY, gave_up
 from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.objective import Bank, Objective
 from fedcord.algorithms.oneshot.policy import Policy, Sigma
+from fedcord.algorithms.oneshot.released_inputs import normalised_again
 from fedcord.algorithms.oneshot.views import rows_of
 from fedcord.core.contract import Env
 from fedcord.core.errors import NumericalError
@@ -112,6 +113,8 @@ class LocalWork:
             draws = at.generator("epoch-views")
             for batch in self.local.batches(len(examples), at.generator("epoch-batches")):
                 inputs, labels = rows(batch, draws)
+                if self.local.normalization == "twice":
+                    inputs = normalised_again(inputs, env.task)
                 self._step(learner, inputs, labels, epoch, parameters, optimizer, trace)
         learner.network.eval()
         learner.momentum = [
@@ -212,7 +215,7 @@ class LocalWork:
         trace.steps += 1
         trace.in_a_row = 0
         trace.effective, trace.factor = align_weight, epoch.factor
-        if trace.runaway_epoch is None and self.policy.learns and learner.sigma.ratio >= RUNAWAY:
+        if trace.runaway_epoch is None and self.policy.learns and align_weight >= RUNAWAY:
             trace.runaway_epoch = epoch.number
 
     def _metrics(self, learner: Learner, trace: Trace) -> dict[str, float]:

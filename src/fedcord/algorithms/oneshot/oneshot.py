@@ -40,7 +40,7 @@ from fedcord.algorithms.oneshot.alignment import Alignment
 from fedcord.algorithms.oneshot.anchors import Anchors
 from fedcord.algorithms.oneshot.conflict import Conflict
 from fedcord.algorithms.oneshot.encoder import encoder_tensors, encoder_with
-from fedcord.algorithms.oneshot.guard import observations
+from fedcord.algorithms.oneshot.guard import SHORT, observations
 from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.local_work import Epoch, Learner, LocalWork
 from fedcord.algorithms.oneshot.member import (
@@ -143,6 +143,8 @@ class OneShot:
         counts = torch.bincount(data.train.labels, minlength=env.task.num_classes).float()
         learner = self._learner(shared, memory, counts, env)
         measured = self._work.train(learner, data.train, self._epochs(shared, env), env)
+        if 0 < len(data.train) < self.local.batch_size and env.round == 0:
+            measured[SHORT] = float(len(data.train))
         prototypes = learner.prototypes.detach()
         extra = self.server.extra_upload(learner.network, prototypes, data, env)
         member = Member(

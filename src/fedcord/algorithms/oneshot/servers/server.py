@@ -12,6 +12,7 @@ from types import MappingProxyType
 from torch import Tensor, nn
 
 from fedcord.algorithms.oneshot.member import Member
+from fedcord.algorithms.oneshot.released_inputs import image_problem, not_normalised
 from fedcord.algorithms.oneshot.servers.aggregator import Aggregator
 from fedcord.algorithms.oneshot.servers.feature_ensemble import FeatureEnsemble
 from fedcord.algorithms.oneshot.servers.iffi import IFFI
@@ -26,6 +27,7 @@ from fedcord.algorithms.oneshot.servers.trainable_protos import PrototypeTrainin
 from fedcord.core.contract import ClientId, Env
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
 
 KINDS = (
@@ -63,6 +65,11 @@ class Server:
         "batch-norm statistics of param_avg and lpa; `first` is the released code's",
         choices=("mean", "first"),
     )
+    test_inputs: str = param(
+        "normalised",
+        "what the fused model reads; raw is the released code's accident on some data",
+        choices=("normalised", "raw"),
+    )
     noise_samples: int = param(64, "noise inputs that iffi compares with", at_least=1)
     iffi_by_size: bool = param(False, "whether iffi multiplies informativeness by w_i too")
     training: PrototypeTraining = param(PrototypeTraining(), "trainable_protos (plan B)")
@@ -70,6 +77,13 @@ class Server:
 
     def __post_init__(self) -> None:
         check_params(self)
+
+    def problems(self, task: Task) -> tuple[str, ...]:
+        """What of these settings does not fit the task, in words."""
+        if self.test_inputs == "normalised":
+            return ()
+        problem = image_problem("server.test_inputs = 'raw'", task)
+        return () if problem is None else (problem,)
 
     def fuse(
         self, members: Mapping[ClientId, Member], anchors: Tensor | None, env: Env
@@ -85,6 +99,8 @@ class Server:
 
     def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
         """Class scores [B, C] of prepared inputs [B, ...]; reads only what `fuse` gave."""
+        if self.test_inputs == "raw":
+            inputs = not_normalised(inputs, env.task)
         return self._aggregator().predict(result, inputs, env)
 
     def extra_spec(self, env: Env) -> Mapping[str, TensorSpec]:
