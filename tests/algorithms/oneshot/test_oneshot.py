@@ -388,11 +388,14 @@ def test_edge_ten_such_steps_in_a_row_end_the_client_in_words() -> None:
 
 
 def test_edge_a_client_smaller_than_a_batch_is_named_once() -> None:
-    algorithm = preset("fafi", {"local": {"batch_size": 1000, "epochs": 2}, "checkpoints": 2})
-    metrics = train(algorithm).update.metrics
-    (words,) = algorithm.observations(3, metrics)
-    assert words.startswith(f"client 3 has {len(population().client(0).train)} examples, fewer")
-    assert algorithm.observations(3, train(preset("fafi")).update.metrics) == ()
+    large = {"local": {"batch_size": 1000, "epochs": 2}, "checkpoints": 2}
+    first, last = run(preset("fafi", large))[1]
+    sizes = [len(population().client(client).train) for client in range(4)]
+    assert [f"client {k} has {n} examples" in first.notes[k] for k, n in enumerate(sizes)] == [
+        True
+    ] * 4
+    assert last.notes == ()
+    assert run(preset("fafi", {"local": {"batch_size": 2}}))[1][0].notes == ()
 
 
 def test_a_runaway_is_named() -> None:
