@@ -151,7 +151,7 @@ class Algorithm(Protocol):
         ...
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
-        """What every client must send in this round; anything else is refused on arrival."""
+        """What a client must send in this round; anything else is refused on arrival."""
         ...
 
     def client_update(
@@ -197,7 +197,10 @@ class KeepsOwnModels(Protocol):
 
 @runtime_checkable
 class MixesNetworks(Protocol):
-    """An algorithm whose clients may have different networks although they make one model."""
+    """An algorithm whose clients may have different networks although they make one model.
+
+    Then what a client must send may depend on who it is, and not all need send the same.
+    """
 
     @property
     def mixes_networks(self) -> bool:

@@ -19,7 +19,7 @@ from fedcord.core.contract import (
     Update,
 )
 from fedcord.core.errors import NumericalError, ProtocolError
-from fedcord.core.tensors import TensorSpec, num_bytes, select
+from fedcord.core.tensors import num_bytes, select
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.threads import torch_threads
 from fedcord.engine.visit import Answer, Executor, Job, Refusal, check_update
@@ -96,19 +96,16 @@ class _Arrivals:
     def check(
         self, answers: Iterator[tuple[ClientId, Answer]]
     ) -> Iterator[tuple[ClientId, Update]]:
-        agreed: dict[int, Mapping[str, TensorSpec]] = {}  # by architecture
         for client, answer in answers:
             self.on_client(client)
             if isinstance(answer, Refusal):
                 self.refused.append(answer.reason)
                 continue
             self.bytes_up += num_bytes(answer.tensors) + WEIGHT_BYTES
-            which = self.env.task.architecture(client)
-            if which not in agreed:
-                at_client = self.env.at(client)
-                agreed[which] = self.algorithm.expected_update(self.job.shared, at_client)
+            # asked anew for each: what a client must send may depend on who it is
+            agreed = self.algorithm.expected_update(self.job.shared, self.env.at(client))
             try:
-                check_update(answer, agreed[which], client)
+                check_update(answer, agreed, client)
             except ProtocolError as error:
                 self.refused.append(str(error))
                 continue
