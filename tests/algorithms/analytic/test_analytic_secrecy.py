@@ -160,7 +160,7 @@ def test_only_integers_of_cohort_members_are_masked() -> None:
         mask({"x": torch.zeros(2)}, 0, [0, 1], 0)
     with pytest.raises(ProtocolError, match="client 5 is not in its own cohort"):
         mask({"x": torch.zeros(2, dtype=torch.int64)}, 5, [0, 1], 0)
-    assert "no single message" in statement(5)
+    assert "no single message" in statement()
 
 
 def test_privacy_settings_that_make_no_sense_are_refused() -> None:

@@ -20,7 +20,8 @@ and solved once (`afl-aa` has the paper's form). The paper has no final ridge; h
 generalised cross-validation, and `ridge=0` gives the paper's solution, of smallest norm where it is
 not unique. The paper needs a pre-trained network; without one, random features of the pixels are
 used. A constant feature is appended. With `balanced`, a first round of class counts makes every
-class weigh the same; with `privacy`, noise hides single samples.
+class weigh the same; with `privacy`, noise hides single samples; with `wire=masked64`, masks hide
+single clients' messages.
 
 Limits: one client is ordinary ridge regression, and so is any number of them. ridge = 0,
 features.expansion=none, features.bias=false, features.unit=false is the paper's classifier.
@@ -33,22 +34,22 @@ from dataclasses import dataclass
 
 import torch
 
+from fedcord.algorithms.analytic import masked_sums
 from fedcord.algorithms.analytic.closed_form import (
     STATS,
     Solved,
     SolvesFromSums,
-    add_messages,
-    stats_update,
     summed_stats,
 )
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.privacy import Privacy, add_noise, solve_noisy
 from fedcord.algorithms.analytic.stats import StatsAccumulator
-from fedcord.algorithms.analytic.wire import FORMATS
+from fedcord.algorithms.analytic.wire import FORMATS, MASKED
 from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
 
 COUNT = f"{STATS}.class_count"
@@ -61,26 +62,45 @@ class AFL(SolvesFromSums):
 
     ridge: float | str = param("gcv", "λ >= 0, or gcv", at_least=0, choices=("gcv",))
     features: FeatureMap = param(FeatureMap(), "what is summed")
-    wire: str = param("packed64", "how sums travel", choices=FORMATS)
+    wire: str = param("packed64", "how sums travel", choices=(*FORMATS, MASKED))
     balanced: bool = param(False, "give every class the same weight, in a second round")
     privacy: Privacy = param(Privacy(), "noise that hides single samples")
 
     def __post_init__(self) -> None:
         check_params(self)
+        problems = []
         if self.privacy.is_on and self.balanced:
-            raise ConfigError(
+            problems.append(
                 "balanced and privacy.epsilon: class weights change the noise needed; choose one."
             )
+        if self.is_masked and self.balanced:
+            problems.append(
+                f"balanced and wire = {MASKED}: class counts would travel in the open; choose one."
+            )
+        if problems:
+            raise ConfigError(problems)
 
     @property
     def rounds(self) -> int | None:
-        """One; two with `balanced`."""
-        return 2 if self.balanced else 1
+        """One; two with `balanced` or masks."""
+        return 2 if self.balanced or self.is_masked else 1
 
     @property
     def is_additive(self) -> bool:
-        """Sums add up, unless every client adds noise."""
-        return self.privacy.client_noise == 0
+        """Sums add up, unless every client adds noise or masks."""
+        return self.privacy.client_noise == 0 and not self.is_masked
+
+    def notes(self, task: Task) -> tuple[str, ...]:
+        """What may be claimed, and what it rests on."""
+        if not self.privacy.is_on:
+            return super().notes(task)
+        notes = (*super().notes(task), self.privacy.statement())
+        if self.privacy.noise_at == "distributed" and not self.is_masked:
+            notes += (
+                "privacy.noise_at = distributed: each message carries a share of the noise only, "
+                f"and the server can read it; use wire={MASKED}, or noise_at=local.",
+            )
+        return notes
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """Sums; class counts alone in the first round of `balanced`."""
@@ -96,12 +116,14 @@ class AFL(SolvesFromSums):
         if self._is_counting(env):
             count = torch.bincount(data.train.labels, minlength=classes)
             return ClientResult(Update({COUNT: count}, weight=len(data.train)))
+        if self.is_meeting(env):
+            return masked_sums.announce()
         tag, size = self.features.tag(shared, env), self.features.num_features(env.task)
         total = StatsAccumulator(size, classes, tag, shared.get(CLASS_WEIGHT))
         for rows, labels in self.features.batches(data.train, shared, env):
             total.add(self.privacy.clipped(rows), labels)
         stats = add_noise(total.stats(), self.privacy.client_noise, env.generator("privacy"))
-        return ClientResult(stats_update(stats, self.wire))
+        return self.sent(stats, shared, env)
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Add up and solve once."""
@@ -109,7 +131,9 @@ class AFL(SolvesFromSums):
             count = sum((u.tensors[COUNT] for _, u in updates), torch.zeros(1, dtype=torch.int64))
             weight = balancing_weight(count)
             return state.next({**state.shared, CLASS_WEIGHT: weight})
-        sums = add_messages({}, updates, self.features.tag(state.shared, env))
+        if self.is_meeting(env):
+            return masked_sums.meet(state, updates)
+        sums = self.received(state, updates, env)
         if self.privacy.is_on:
             return state.next(state.shared, sums, self._solve_private(sums, env).tensors())
         return state.next(state.shared, sums, self.result_of(sums))
@@ -118,7 +142,9 @@ class AFL(SolvesFromSums):
         """Noise cannot be taken back, and class weights belong to the old counts."""
         if self.privacy.is_on:
             return "its sums carry privacy noise, and a second release would need a budget"
-        return "its class weights were made with that client" if self.balanced else None
+        if self.balanced:
+            return "its class weights were made with that client"
+        return super().why_not_forget()
 
     def _solve_private(self, sums: Tensors, env: Env) -> Solved:
         exact = summed_stats(sums, self.wire)

@@ -36,7 +36,7 @@ from fedcord.algorithms.analytic.closed_form import (
 )
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.own_ridge import own_ridge
-from fedcord.algorithms.analytic.wire import FORMATS
+from fedcord.algorithms.analytic.wire import FORMATS, MASKED
 from fedcord.core.contract import Env, ServerState
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -58,7 +58,7 @@ class APFL(SolvesFromSums):
     refinement: FeatureMap = param(
         FeatureMap(expansion="rff", width=256), "features of the refinement"
     )
-    wire: str = param("packed64", "how sums travel", choices=FORMATS)
+    wire: str = param("packed64", "how sums travel", choices=(*FORMATS, MASKED))
 
     def __post_init__(self) -> None:
         check_params(self)

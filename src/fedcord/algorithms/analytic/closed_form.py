@@ -14,9 +14,12 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from fedcord.algorithms.analytic import masked_sums
 from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.secagg import statement
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
 from fedcord.algorithms.analytic.wire import (
+    MASKED,
     check_float32_is_enough,
     decode_stats,
     encode_stats,
@@ -25,6 +28,7 @@ from fedcord.algorithms.analytic.wire import (
 from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
 from fedcord.ops.ridge import SolveReport, solve_ridge
 from fedcord.ops.ridge_selection import choose_ridge
@@ -64,17 +68,30 @@ class SolvesFromSums(ABC):
 
     features: FeatureMap
     ridge: float | str
-    wire: str
+    wire: str = "packed64"
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether the server can read the sum of all messages only."""
+        return self.wire == MASKED
 
     @property
     def rounds(self) -> int | None:
-        """One."""
-        return 1
+        """One; a first one settles who is there when sums are masked."""
+        return 2 if self.is_masked else 1
 
     @property
     def is_additive(self) -> bool:
-        """Updates are sums over samples."""
-        return True
+        """Updates are sums over samples; with masks on them only all together are."""
+        return not self.is_masked
+
+    def notes(self, task: Task) -> tuple[str, ...]:
+        """What may be claimed of masked sums."""
+        return (statement(),) if self.is_masked else ()
+
+    def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """Clients report nothing that could go wrong."""
+        return ()
 
     @property
     def looks_through_network(self) -> bool:
@@ -93,6 +110,8 @@ class SolvesFromSums(ABC):
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """Sums in the agreed format."""
+        if self.is_meeting(env):
+            return masked_sums.PRESENCE
         size = self.features.num_features(env.task), env.task.num_classes
         spec = wire_spec(self.wire, *size)
         return {f"{STATS}.{name}": part for name, part in spec.items()}
@@ -101,13 +120,38 @@ class SolvesFromSums(ABC):
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
     ) -> ClientResult:
         """One pass over the samples, which are only ever added up."""
+        if self.is_meeting(env):
+            return masked_sums.announce()
         stats = client_stats(self.features, shared, data, env)
-        return ClientResult(stats_update(stats, self.wire))
+        return self.sent(stats, shared, env)
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Add up and solve once."""
-        sums = add_messages({}, updates, self.tag(state.shared, env))
+        if self.is_meeting(env):
+            return masked_sums.meet(state, updates)
+        sums = self.received(state, updates, env)
         return state.next(state.shared, sums, self.result_of(sums))
+
+    def is_meeting(self, env: Env) -> bool:
+        """Whether this round only settles who is there."""
+        return self.is_masked and env.round == 0
+
+    def sent(self, stats: SufficientStats, shared: Tensors, env: Env) -> ClientResult:
+        """A client's sums as they travel."""
+        update = stats_update(stats, self.wire)
+        return ClientResult(masked_sums.masked(update, shared, env) if self.is_masked else update)
+
+    def received(self, state: ServerState, updates: Updates, env: Env) -> dict[str, Tensor]:
+        """Everybody's sums and who is in them."""
+        tag = self.tag(state.shared, env)
+        if not self.is_masked:
+            return add_messages({}, updates, tag)
+        total, clients = masked_sums.opened(state, updates, env)
+        sums = select(total, STATS)
+        check_tag(sums, tag, clients[0])
+        # of single clients nothing is known but that they are in
+        rows = ledger(dict.fromkeys(clients, NO_SAMPLES))
+        return {**prefixed(SUM, sums), **prefixed(LEDGER, rows)}
 
     def result_of(self, sums: Tensors) -> dict[str, Tensor]:
         """What prediction needs, from summed messages as `add_messages` returns them."""
@@ -123,6 +167,8 @@ class SolvesFromSums(ABC):
 
     def why_not_forget(self) -> str | None:
         """Why a client cannot be taken out of the sums exactly, or None when it can."""
+        if self.is_masked:
+            return "its messages were masked, and only their sum is known"
         return None if self.is_additive else "its updates are not sums over samples"
 
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:

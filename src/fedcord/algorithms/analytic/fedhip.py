@@ -35,18 +35,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fedcord.algorithms.analytic import masked_sums
 from fedcord.algorithms.analytic.closed_form import (
     STATS,
     WEIGHT,
     SolvesFromSums,
-    add_messages,
     aligned,
     solve_stats,
     summed_stats,
 )
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.stats import SufficientStats
-from fedcord.algorithms.analytic.wire import FORMATS, decode_stats
+from fedcord.algorithms.analytic.wire import FORMATS, MASKED, decode_stats
 from fedcord.core.contract import ClientId, Env, ServerState, Update, Updates
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData
@@ -89,7 +89,7 @@ class FedHiP(SolvesFromSums):
         "client", "who computes personal models", choices=("client", "server")
     )
     features: FeatureMap = param(FeatureMap(), "what is summed")
-    wire: str = param("packed64", "how sums travel", choices=FORMATS)
+    wire: str = param("packed64", "how sums travel", choices=(*FORMATS, MASKED))
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -103,14 +103,21 @@ class FedHiP(SolvesFromSums):
             problems.append("alpha = 'loo' and local_ridge > 0: set alpha to a number.")
         if self.alpha_mode == "convex" and not isinstance(self.alpha, str) and self.alpha >= 1:
             problems.append(f"alpha = {self.alpha}: must be below 1 when alpha_mode is convex.")
+        if self.is_masked and self.personalize_at == "server":
+            problems.append(
+                f"personalize_at = 'server' needs every client's own sums, which wire = {MASKED} "
+                "hides; set personalize_at=client."
+            )
         if problems:
             raise ConfigError(problems)
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Add up, solve once, and keep S for personalisation."""
+        if self.is_meeting(env):
+            return masked_sums.meet(state, updates)
         messages: dict[ClientId, Update] = {}
         heard = _noted(updates, messages) if self.personalize_at == "server" else updates
-        sums = add_messages({}, heard, self.features.tag(state.shared, env))
+        sums = self.received(state, heard, env)
         result = self.result_of(sums)
         if messages:
             models = [self._from_stats(result, self._decoded(u)) for u in messages.values()]
@@ -131,7 +138,7 @@ class FedHiP(SolvesFromSums):
     def why_not_forget(self) -> str | None:
         """Personal models made by the server need every client's own message again."""
         at_server = self.personalize_at == "server"
-        return "personal models were made by the server" if at_server else None
+        return "personal models were made by the server" if at_server else super().why_not_forget()
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """P_k and the α it was made with; `shared` is the server's whole result."""

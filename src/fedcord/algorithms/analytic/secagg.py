@@ -71,13 +71,13 @@ def unmasked_sum(
     return total
 
 
-def statement(num_clients: int) -> str:
+def statement() -> str:
     """What may be claimed, in words for the user."""
     return (
-        f"The server sees the exact sum over {num_clients} clients and no single message, if the "
-        "pairwise secrets are known to the two clients only and the server does not collude with "
-        f"all others. With {num_clients} clients, {num_clients - 1} of them together can still "
-        "compute the last one's sums. Secrets here come from the run's seed: for simulation only."
+        "Sums are masked: the server reads the exact sum over all clients and no single message, "
+        "if pairwise secrets are known to the two clients only. All clients but one can still "
+        "compute the last one's sums from the total, and so can the server together with them. "
+        "Secrets here come from the run's seed: a simulation of the protocol, not protection."
     )
 
 

@@ -5,7 +5,8 @@
 | `packed64` | float64 triangle | the default: exact |
 | `packed32` | float32 triangle | half the bytes; the server checks that the solve bears it |
 | `svec` | float64 triangle with √2 off the diagonal | lengths mean something: privacy noise |
-| `fixed64` | int64, value × 2^f | sums equal in every bit in any order; masked sums |
+| `fixed64` | int64, value × 2^f | sums equal in every bit in any order |
+| `masked64` | the same with random masks that cancel in the sum | hiding single messages |
 
 `rfactor` (the triangular factor of the samples instead of their Gram matrix) cannot be added and so
 is no format of a message here; see `fedcord.algorithms.analytic.rfactor`.
@@ -25,6 +26,8 @@ from fedcord.core.tensors import Tensors, TensorSpec
 from fedcord.ops.symmetric import svec, unsvec
 
 FORMATS = ("packed64", "packed32", "svec", "fixed64")
+MASKED = "masked64"
+INTEGERS = ("fixed64", MASKED)
 REAL = ("gram", "moment", "target_square")
 
 FRACTION_BITS = 24
@@ -43,7 +46,7 @@ def encode_stats(
         tensors.update({name: tensors[name].to(torch.float32) for name in REAL})
     elif form == "svec":
         tensors["gram"] = svec(tensors["gram"])
-    elif form == "fixed64":
+    elif form in INTEGERS:
         tensors.update({name: to_fixed(tensors[name], fraction_bits) for name in REAL})
     return tensors
 
@@ -57,14 +60,15 @@ def decode_stats(
         plain.update({name: plain[name].to(torch.float64) for name in REAL})
     elif form == "svec":
         plain["gram"] = unsvec(plain["gram"])
-    elif form == "fixed64":
+    elif form in INTEGERS:
         plain.update({name: from_fixed(plain[name], fraction_bits) for name in REAL})
     return SufficientStats.from_tensors(plain)
 
 
 def wire_spec(form: str, num_features: int, num_classes: int) -> Mapping[str, TensorSpec]:
     """Shapes and types of a message."""
-    dtype = {"packed32": torch.float32, "fixed64": torch.int64}.get(form, torch.float64)
+    dtype = torch.int64 if form in INTEGERS else torch.float64
+    dtype = torch.float32 if form == "packed32" else dtype
     return {
         name: TensorSpec(spec.shape, dtype if name in REAL else spec.dtype)
         for name, spec in SufficientStats.spec(num_features, num_classes).items()
