@@ -223,19 +223,17 @@ def test_consistency_is_the_mean_cosine_of_pairs_of_owners() -> None:
     heard = OwnerMean(3)
     for own, where in zip(rows, present, strict=True):
         heard.add(own[where], where)
-    classes = []
+    cosines = []
     for label in range(3):
         owners = [k for k in range(4) if present[k, label]]
-        cosines = [
+        cosines += [
             float(F.cosine_similarity(rows[a, label], rows[b, label], dim=0))
             for a in owners
             for b in owners
             if a < b
         ]
-        if cosines:
-            classes.append(sum(cosines) / len(cosines))
-    assert len(classes) == 2
-    assert heard.consistency() == pytest.approx(sum(classes) / 2, rel=1e-5)
+    assert len(cosines) == 4  # three owners of class 0, two of class 1, one of class 2
+    assert heard.consistency() == pytest.approx(sum(cosines) / 4, rel=1e-5)
 
 
 def test_consistency_needs_two_owners() -> None:

@@ -40,15 +40,15 @@ class OwnerMean:
         return (self._sum / self.num_owners.clamp(min=1).view(shape)).float()
 
     def consistency(self) -> float | None:
-        """Mean cosine of the rows of two owners of a class, over pairs, then over classes.
+        """Mean cosine of the rows that two owners of a class sent, over all pairs of all classes.
 
-        With unit rows v_k of n owners it is (|Σ v_k|² − n) / (n (n − 1)). None when no class has
-        two owners.
+        Rows v_k of length one have Σ_{i≠j} v_i·v_j = |Σ v_k|² − n over n owners. None when no class
+        has two.
         """
         assert self._directions is not None
-        shared = self._num_directions >= 2
-        if not bool(shared.any()):
+        count = self._num_directions.double()
+        pairs = count * (count - 1)
+        if not bool(pairs.any()):
             return None
-        count = self._num_directions[shared].double()
-        squared = self._directions[shared].square().sum(1)
-        return float(((squared - count) / (count * (count - 1))).mean())
+        alike = self._directions.square().sum(1) - count
+        return float(alike[count >= 2].sum() / pairs.sum())
