@@ -395,7 +395,7 @@ def test_edge_a_client_smaller_than_a_batch_is_named_once() -> None:
         True
     ] * 4
     assert last.notes == ()
-    assert run(preset("fafi", {"local": {"batch_size": 2}}))[1][0].notes == ()
+    assert run(preset("fafi", {"local": {"batch_size": 1, "epochs": 1}}))[1][0].notes == ()
 
 
 def test_a_runaway_is_named() -> None:
