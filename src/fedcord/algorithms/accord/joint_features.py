@@ -9,7 +9,7 @@ block has length 1/√M, so that a joined vector has length 1 whatever M is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -65,32 +65,40 @@ class JointFeatures:
         """Whether every encoder has columns of its own in the joined vector."""
         return self.combine == "concat" and not self.projection and self.expansion == "none"
 
-    def num_features(self, chosen: list[ClientId], task: Task) -> int:
-        """Width of the joined vector, the constant included.
+    def problems(self, task: Task) -> tuple[str, ...]:
+        """What does not fit the task's networks, whichever clients are chosen."""
+        widths = sorted({encoder_width(task, client) for client in range(len(task.networks))})
+        if self.combine == "mean" and len(widths) > 1:
+            return (
+                f"joint.combine = 'mean' needs encoders of one width, but the networks have "
+                f"{', '.join(map(str, widths))}; use --set joint.combine=concat.",
+            )
+        problem = self.too_wide(1, widths[0])
+        return () if problem is None else (problem,)
 
-        Raises:
-            ConfigError: it is above `width_limit`, or `mean` meets encoders of different widths.
-        """
+    def too_wide(self, num_encoders: int, encoder_width: int) -> str | None:
+        """Why a head on so many encoders would not fit, or None when it does."""
+        times = num_encoders if self.combine == "concat" else 1
+        width = self._head_width(times * encoder_width)
+        if width <= self.width_limit:
+            return None
+        memory = 8 * width * width / 2**20
+        return (
+            f"{num_encoders} encoder(s) of width {encoder_width} make a head of {width} features, "
+            f"above joint.width_limit = {self.width_limit} (a Gram matrix of {memory:.0f} MiB); "
+            f"set joint.projection={self.width_limit}, fewer encoders (selection.max_encoders), "
+            "or a higher joint.width_limit."
+        )
+
+    def columns_of(self, task: Task, client: ClientId) -> int:
+        """Columns that one more encoder adds to the head."""
+        return encoder_width(task, client) if self.keeps_blocks else 0
+
+    def num_features(self, chosen: list[ClientId], task: Task) -> int:
+        """Width of the joined vector, the constant included."""
         widths = [encoder_width(task, client) for client in chosen]
-        if self.combine == "mean" and len(set(widths)) > 1:
-            raise ConfigError(
-                f"joint.combine = 'mean' needs encoders of one width, but they have "
-                f"{', '.join(map(str, sorted(set(widths))))}; use --set joint.combine=concat."
-            )
-        width = sum(widths) if self.combine == "concat" else widths[0]
-        if self.expansion != "none":
-            width = self.width
-        elif self.projection:
-            width = min(self.projection, width)
-        if width > self.width_limit:
-            memory = 8 * width * width / 2**20
-            raise ConfigError(
-                f"{len(chosen)} encoders joined give {width} features, above joint.width_limit = "
-                f"{self.width_limit} (a Gram matrix of {memory:.0f} MiB); set joint.projection="
-                f"{self.width_limit}, fewer encoders (selection.max_encoders), or a higher "
-                "joint.width_limit."
-            )
-        return width + 1
+        joined = sum(widths) if self.combine == "concat" else widths[0]
+        return self._head_width(joined) + 1
 
     def tag(self, shared: Tensors, env: Env) -> int:
         """A number that differs between any two maps that differ."""
@@ -129,6 +137,12 @@ class JointFeatures:
             inputs = env.task.prepare(data.inputs[part]).to(env.task.device)
             yield self(inputs, shared, env), data.labels[part]
 
+    def _head_width(self, joined: int) -> int:
+        """Features of the head but the constant, from the width of what is joined."""
+        if self.expansion != "none":
+            return self.width
+        return min(self.projection, joined) if self.projection else joined
+
     def _reshaped(self, x: Tensor, seed: int) -> Tensor:
         if self.expansion == "none":
             if not 0 < self.projection < x.shape[1]:
@@ -155,6 +169,15 @@ def received_encoder(shared: Tensors, client: ClientId) -> dict[str, Tensor]:
 def encoder_width(task: Task, client: ClientId) -> int:
     """Features of the network that a client has."""
     return int(cast(Network, task.scratch_network(client)).feature_dim)
+
+
+def packed_encoders(models: Mapping[ClientId, Tensors]) -> dict[str, Tensor]:
+    """Encoders as they are handed on; `received_encoder` unpacks one."""
+    return {
+        name: tensor
+        for client, model in models.items()
+        for name, tensor in prefixed(f"{ENCODER}.{client}", model).items()
+    }
 
 
 def block_columns(chosen: list[ClientId], task: Task, client: ClientId) -> slice:

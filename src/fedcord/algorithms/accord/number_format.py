@@ -11,11 +11,13 @@ head that is solved on such encoders.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from fedcord.core.errors import NumericalError
-from fedcord.core.tensors import Tensors, num_bytes
+from fedcord.core.tensors import Tensors, TensorSpec
 
 FORMATS = ("float32", "float16", "int8")
 SCALE = "row_scale"
@@ -51,9 +53,24 @@ def grow(tensors: Tensors) -> dict[str, Tensor]:
     return out
 
 
+def travelling_spec(tensors: Tensors, form: str) -> dict[str, TensorSpec]:
+    """Shapes and types of `shrink(tensors, form)`, whatever the values are."""
+    out: dict[str, TensorSpec] = {}
+    for name, tensor in tensors.items():
+        shape, is_weight = tuple(tensor.shape), tensor.dtype == torch.float32
+        out[name] = TensorSpec(shape, tensor.dtype)
+        if is_weight and form == "float16":
+            out[name] = TensorSpec(shape, torch.float16)
+        elif is_weight and form == "int8" and len(shape) >= 2:
+            out[name] = TensorSpec(shape, torch.int8)
+            out[f"{name}.{SCALE}"] = TensorSpec(shape[:1], torch.float32)
+    return out
+
+
 def travelling_bytes(tensors: Tensors, form: str) -> int:
     """Size of `shrink(tensors, form)`."""
-    return num_bytes(shrink(tensors, form))
+    specs = travelling_spec(tensors, form).values()
+    return sum(math.prod(spec.shape) * spec.dtype.itemsize for spec in specs)
 
 
 def _half(name: str, tensor: Tensor) -> Tensor:

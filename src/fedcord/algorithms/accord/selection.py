@@ -1,13 +1,14 @@
 """Whose encoders travel when not all can.
 
-    all        everybody's; cost grows with the square of the number of clients
     size       of the clients with most examples
     coverage   greedily, so that the classes seen by the chosen are many and well filled
     random     by the seed
-    cka        greedily, the most unlike in what they compute; needs everybody's encoder first
+    cka        greedily, the most unlike in what they compute
+    all        everybody's, or the largest clients' where there is no room for all
 
-The first four are decided from class counts, before anybody trains, so clients that are not chosen
-need not train at all.
+The first three are decided from class counts, before anybody trains, so clients that are not chosen
+need not train at all. For the last two everybody trains and sends, which saves the first exchange.
+Whatever the rule, the chosen encoders fit `byte_budget` and the width of the head.
 """
 
 from __future__ import annotations
@@ -18,10 +19,25 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from fedcord.core.contract import ClientId
+from fedcord.algorithms.accord.number_format import grow
+from fedcord.algorithms.analytic.features import network_features
+from fedcord.algorithms.oneshot.encoder import encoder_with
+from fedcord.core.contract import ClientId, Env
 from fedcord.core.params import check_params, param
+from fedcord.core.tensors import Tensors
+
+PROBES = 256
+"""Noise inputs on which encoders are compared."""
 
 RULES = ("size", "coverage", "random", "cka", "all")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one more encoder takes: bytes of every client's download, columns of the head."""
+
+    num_bytes: int
+    width: int
 
 
 @dataclass(frozen=True)
@@ -30,7 +46,9 @@ class Selection:
 
     rule: str = param("size", "how encoders are chosen", choices=RULES)
     max_encoders: int | None = param(
-        None, "encoders at most; none: as many as byte_budget allows", at_least=1
+        None,
+        "encoders at most; none: as many as byte_budget and joint.width_limit allow",
+        at_least=1,
     )
     byte_budget: float = param(1e8, "bytes of encoders that one client downloads at most", above=0)
 
@@ -43,21 +61,31 @@ class Selection:
         return self.rule in ("size", "coverage", "random")
 
     def within_budget(
-        self, order: Sequence[ClientId], bytes_of: Callable[[ClientId], int]
+        self, order: Sequence[ClientId], cost: Callable[[ClientId], Cost], width_limit: int
     ) -> list[ClientId]:
-        """The first of `order` that fit, in ascending order of clients; at least one."""
-        if self.rule == "all":
-            return sorted(order)
+        """Those of `order` that fit when taken one after the other, ascending.
+
+        One that does not fit is passed over, so a smaller one behind it still can.
+        """
         chosen: list[ClientId] = []
-        left = self.byte_budget
+        num_bytes = width = 0
         for client in order:
             if self.max_encoders is not None and len(chosen) == self.max_encoders:
                 break
-            size = bytes_of(client)
-            if size <= left or not chosen:
+            more = cost(client)
+            fits = num_bytes + more.num_bytes <= self.byte_budget
+            if fits and width + more.width <= width_limit:
                 chosen.append(client)
-                left -= size
+                num_bytes, width = num_bytes + more.num_bytes, width + more.width
         return sorted(chosen)
+
+    def order(self, counts: Mapping[ClientId, Tensor], env: Env) -> list[ClientId]:
+        """Clients in the order in which their encoders are wanted, by their class counts [C]."""
+        if self.rule == "coverage":
+            return by_coverage(counts)
+        if self.rule == "random":
+            return at_random(counts, env.generator("selection"))
+        return by_size(counts)
 
 
 def by_size(counts: Mapping[ClientId, Tensor]) -> list[ClientId]:
@@ -100,6 +128,17 @@ def by_difference(features: Mapping[ClientId, Tensor], first: ClientId) -> list[
             likeness = linear_cka(features[client], features[next_])
             nearest[client] = max(nearest[client], likeness)
     return order
+
+
+def on_noise(models: Mapping[ClientId, Tensors], env: Env) -> dict[ClientId, Tensor]:
+    """Every encoder's features [N, D] of the same noise; the server has no data."""
+    task = env.task
+    noise = torch.randn(PROBES, *task.input_shape, generator=env.generator("probes"))
+    inputs = noise.to(task.device)
+    return {
+        client: network_features(encoder_with(task, grow(model), client), inputs).cpu()
+        for client, model in models.items()
+    }
 
 
 def linear_cka(first: Tensor, second: Tensor) -> float:

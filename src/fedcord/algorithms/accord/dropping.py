@@ -1,0 +1,96 @@
+"""Taking an encoder out of a finished head without asking anybody.
+
+Where every encoder has columns of its own, the sums over the remaining features are the remaining
+rows and columns of the sums at hand. Blocks have length 1/√M, so what remains grows by √(M/(M−1)):
+
+    G' = S G[kept, kept] S,   Q' = S Q[kept],   S = diag(√(M/(M−1)) …, 1)
+
+The head solved from them is the one that would have been solved without the encoder.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fedcord.algorithms.accord.joint_features import (
+    CHOSEN,
+    ENCODER,
+    JointFeatures,
+    block_columns,
+    chosen_clients,
+)
+from fedcord.algorithms.analytic.closed_form import LEDGER, SUM, summed_stats
+from fedcord.algorithms.analytic.stats import SufficientStats
+from fedcord.algorithms.analytic.wire import encode_stats
+from fedcord.core.contract import ClientId, Env, ServerState
+from fedcord.core.errors import ConfigError
+from fedcord.core.tensors import prefixed, select
+from fedcord.ops.symmetric import pack
+
+
+def without_encoder(
+    joint: JointFeatures, wire: str, state: ServerState, client: ClientId, env: Env
+) -> ServerState:
+    """The state with the encoder gone from what is shared and from the sums; the head is left.
+
+    What the ledger knew of single messages was about other features, so it forgets it: later
+    leavers are checked by their numbers of samples alone.
+
+    Raises:
+        ConfigError: the encoder is not there, is the only one, or has no columns of its own.
+    """
+    chosen = chosen_clients(state.shared)
+    _check(joint, chosen, client)
+    stats = summed_stats(state.private, wire)
+    shared = {
+        name: tensor
+        for name, tensor in state.shared.items()
+        if not name.startswith(f"{ENCODER}.{client}.")
+    }
+    shared[CHOSEN] = torch.tensor([other for other in chosen if other != client])
+    kept, scale = _kept(chosen, client, stats.num_features, env)
+    left = SufficientStats(
+        pack(stats.gram_matrix()[kept][:, kept] * scale[:, None] * scale),
+        stats.moment[kept] * scale[:, None],
+        stats.class_count,
+        stats.target_square,
+        torch.tensor(joint.tag(shared, env) * stats.count),
+    )
+    # sums of packed32 messages are held in float64, and stay so
+    as_held = left.tensors() if wire == "packed32" else encode_stats(left, wire)
+    ledger = select(state.private, LEDGER)
+    ledger["fingerprint"] = torch.full_like(ledger["fingerprint"], math.nan)
+    return replace(
+        state, shared=shared, private={**prefixed(SUM, as_held), **prefixed(LEDGER, ledger)}
+    )
+
+
+def _kept(
+    chosen: list[ClientId], client: ClientId, num_features: int, env: Env
+) -> tuple[Tensor, Tensor]:
+    """Columns that stay [D'], and what each is multiplied by [D'] float64."""
+    keep = torch.ones(num_features, dtype=torch.bool)
+    keep[block_columns(chosen, env.task, client)] = False
+    growth = math.sqrt(len(chosen) / (len(chosen) - 1))
+    scale = torch.full((num_features,), growth, dtype=torch.float64)
+    scale[-1] = 1.0  # the constant
+    return keep.nonzero().flatten(), scale[keep]
+
+
+def _check(joint: JointFeatures, chosen: list[ClientId], client: ClientId) -> None:
+    if client not in chosen:
+        raise ConfigError(
+            f"client {client} has no encoder in the model (those of {', '.join(map(str, chosen))} "
+            "are); leave --drop-encoder out."
+        )
+    if len(chosen) == 1:
+        raise ConfigError(f"client {client}'s encoder is the only one; train again without it.")
+    if not joint.keeps_blocks:
+        raise ConfigError(
+            "an encoder can only be dropped where it has columns of its own: "
+            "joint.combine=concat without projection or expansion; train again without it."
+        )
