@@ -1,3 +1,4 @@
+import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedcord.core.errors import ConfigError, DataError
+from fedcord.core.errors import CheckpointError, ConfigError, DataError
+from fedcord.report.alignment import alignment_figure
 from fedcord.report.canvas import inline_svg, save_figure
 from fedcord.report.heatmap import heatmap_figure
 from fedcord.report.leaderboard import Leaderboard, leaderboard
@@ -135,3 +137,51 @@ def test_the_users_matplotlib_settings_stay() -> None:
 def test_without_matplotlib_the_message_says_what_to_install() -> None:
     with pytest.raises(ConfigError, match=r'pip install "fedcord\[plots\]"'):
         heatmap_figure(COUNTS, ("a", "b", "c"), "")
+
+
+def with_lambdas(study: Path, name: str, values: dict[str, float]) -> None:
+    """Let the clients of a written run report λ."""
+    for path in (study / name).glob("*/metrics.jsonl"):
+        metrics = {client: {"lambda_raw": value} for client, value in values.items()}
+        text = path.read_text()
+        lines = [json.loads(line) | {"client_metrics": metrics} for line in text.splitlines()]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_the_strength_of_alignment_is_drawn_for_methods_that_have_one(
+    write_study: StudyWriter, tmp_path: Path
+) -> None:
+    study = write_study({"fafi": [0.5, 0.6], "v12": [0.4, 0.5], "flare": [0.5, 0.5]})
+    with_lambdas(study, "v12", {"0": 5.0, "1": 2e5})
+    with_lambdas(study, "flare", {"0": 5.0, "1": 9.0})
+    figure = alignment_figure(board_of(study))
+    assert figure is not None
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["flare", "v12"]
+    lines = figure.axes[1].lines
+    assert len(lines) == 4  # two clients, two seeds
+    assert max(max(line.get_ydata()) for line in lines) == 2e5
+    assert figure.axes[1].get_yscale() == "log"
+    save_figure(figure, tmp_path / "alignment.svg")
+    assert "v12" in text_of(tmp_path / "alignment.svg")
+
+
+def test_without_alignment_there_is_no_such_figure(write_study: StudyWriter) -> None:
+    assert alignment_figure(board_of(write_study({"fafi": [0.5, 0.6]}))) is None
+
+
+def test_a_client_missing_at_a_checkpoint_leaves_a_gap(write_study: StudyWriter) -> None:
+    study = write_study({"v12": [0.4, 0.5]})
+    with_lambdas(study, "v12", {"0": 5.0, "1": 7.0})
+    path = study / "v12" / "seed-0" / "metrics.jsonl"
+    first, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([first.replace('"1": {"lambda_raw": 7.0}', '"1": {}'), *rest]) + "\n")
+    figure = alignment_figure(board_of(study))
+    assert figure is not None
+    assert [len(line.get_ydata()) for line in figure.axes[0].lines] == [4, 3, 4, 4]
+
+
+def test_lambdas_that_are_no_numbers_are_named(write_study: StudyWriter) -> None:
+    study = write_study({"v12": [0.4]})
+    with_lambdas(study, "v12", {"0": "much"})  # type: ignore[dict-item]
+    with pytest.raises(CheckpointError, match="client_metrics"):
+        board_of(study)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedcord.report.alignment import alignment_figure
 from fedcord.report.canvas import has_matplotlib, inline_svg, save_figure
 from fedcord.report.files import write_output
 from fedcord.report.heatmap import heatmap_figure
@@ -75,6 +76,13 @@ def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
             "Final accuracy: filled dot and line, mean with 95 % interval; rings, the seeds.",
         ),
     }
+    aligned = alignment_figure(board)
+    if aligned is not None:
+        figures["alignment"] = (
+            aligned,
+            "How strongly each client is drawn to the common anchors (λ before any schedule), one "
+            "line for each client and seed. Lines that climb without end have run away.",
+        )
     first = board.best.runs[0]
     if first.partition is not None:
         figures["clients"] = (
@@ -97,4 +105,5 @@ def _panels(figures: dict[str, tuple[Figure, str]]) -> Panels:
         traffic=panel("accuracy-traffic"),
         final=panel("final-accuracy"),
         clients=panel("clients"),
+        alignment=panel("alignment"),
     )

@@ -43,6 +43,7 @@ class Panels:
     traffic: Panel | None = None
     final: Panel | None = None
     clients: Panel | None = None
+    alignment: Panel | None = None
 
 
 def render_page(board: Leaderboard, panels: Panels) -> str:
@@ -133,7 +134,8 @@ def _curves_section(panels: Panels) -> str:
             "</p></section>"
         )
     figures = "".join(_figure(panel) for panel in drawn)
-    return f'<section><h2>Learning curves</h2><div class="figures">{figures}</div></section>'
+    more = _figure(panels.alignment, "wide") if panels.alignment else ""
+    return f'<section><h2>Learning curves</h2><div class="figures">{figures}</div>{more}</section>'
 
 
 def _clients_section(board: Leaderboard, panels: Panels) -> str:

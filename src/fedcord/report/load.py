@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,17 @@ from fedcord.report.fields import RERUN, Fields, read_json, read_text, read_toml
 
 @dataclass(frozen=True)
 class RoundMetrics:
-    """One line of `metrics.jsonl`; accuracy is None in rounds without evaluation."""
+    """One line of `metrics.jsonl`.
+
+    Attributes:
+        round: from 1.
+        accuracy: None in rounds without evaluation.
+        bytes_up: from all clients.
+        bytes_down: to all clients.
+        seconds: of the round.
+        num_refused: updates that were not accepted.
+        lambda_raw: strength of alignment by client; empty for methods without.
+    """
 
     round: int
     accuracy: float | None
@@ -31,6 +41,7 @@ class RoundMetrics:
     bytes_down: int
     seconds: float
     num_refused: int
+    lambda_raw: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,5 +234,20 @@ def _metrics(path: Path, *, must_exist: bool) -> tuple[RoundMetrics, ...]:
             bytes_down=reader.whole("bytes_down"),
             seconds=reader.number("seconds"),
             num_refused=len(refused) if isinstance(refused, Sequence) else 0,
+            lambda_raw=_lambda_raw(values.get("client_metrics"), reader),
         )
     return tuple(by_round[round_] for round_ in sorted(by_round))
+
+
+def _lambda_raw(client_metrics: object, reader: Fields) -> dict[int, float]:
+    """What clients said of their strength of alignment."""
+    if not isinstance(client_metrics, dict):
+        return {}
+    try:
+        return {
+            int(client): float(values["lambda_raw"])
+            for client, values in client_metrics.items()
+            if "lambda_raw" in values
+        }
+    except (TypeError, ValueError) as error:
+        raise reader.wrong("client_metrics") from error
