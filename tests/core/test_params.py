@@ -76,3 +76,19 @@ def test_unknown_name_suggests_the_nearest_and_the_last_part_of_a_dotted_name() 
     assert "did you mean 'fedavg'?" in unknown_name("algorithm", "fedavgg", ["fedavg", "moon"])
     assert "did you mean 'local.lr'?" in unknown_name("parameter", "lr", ["local.lr", "weight"])
     assert "did you mean" not in unknown_name("algorithm", "zzz", ["fedavg"])
+
+
+def test_a_number_or_a_word_is_refused_with_both_named() -> None:
+    @dataclass(frozen=True)
+    class Mixed:
+        ridge: float | str = param("gcv", "ridge", at_least=0, choices=("gcv",))
+
+        def __post_init__(self) -> None:
+            check_params(self)
+
+    with pytest.raises(ConfigError, match=r"a number >= 0, or gcv \(it is negative\)"):
+        Mixed(ridge=-1.0)
+    with pytest.raises(ConfigError, match=r"'loo': must be a number >= 0, or gcv\."):
+        Mixed(ridge="loo")
+    assert [Mixed(ridge=0.0).ridge, Mixed(ridge="gcv").ridge] == [0.0, "gcv"]
+    assert describe(Mixed) == [("ridge", "'gcv'", "a number >= 0, or gcv", "ridge")]

@@ -32,8 +32,6 @@ class Bounds:
 
     def describe(self) -> str:
         """The allowed values in words, empty when anything of the type is allowed."""
-        if self.choices is not None:
-            return "one of " + ", ".join(self.choices)
         parts = [
             f"{word} {limit:g}"
             for word, limit in (
@@ -44,7 +42,11 @@ class Bounds:
             )
             if limit is not None
         ]
-        return " and ".join(parts)
+        numbers = " and ".join(parts)
+        if self.choices is None:
+            return numbers
+        words = ", ".join(self.choices)
+        return f"a number {numbers}, or {words}" if numbers else f"one of {words}"
 
     def problem(self, value: object) -> str | None:
         """Why `value` is not allowed, or None."""
@@ -60,7 +62,11 @@ class Bounds:
             and (self.below is None or value < self.below)
             and (self.at_most is None or value <= self.at_most)
         )
-        return None if inside else f"must be {self.describe()}"
+        if inside:
+            return None
+        # beside a word, "must be >= 0" is easily overread
+        sign = " (it is negative)" if value < 0 and self.choices is not None else ""
+        return f"must be {self.describe()}{sign}"
 
 
 def param(
