@@ -38,9 +38,11 @@ def bad_updates_refused(subject: Subject) -> Iterator[str]:
             continue
         if not spoil.mentioned:
             continue
-        words = {f"client {BAD_CLIENT}", *spoil.mentioned}
         for with_it, without_it in zip(found.records, wanted.records, strict=True):
-            yield from _refusal_problems(name, with_it.refused, without_it.refused, words)
+            word = spoil.mentioned.get(with_it.round - 1)
+            if word is not None:  # a round's message may have nothing to spoil like this
+                words = {f"client {BAD_CLIENT}", word}
+                yield from _refusal_problems(name, with_it.refused, without_it.refused, words)
         states = [Checkpoint(run.checkpoint.state, {}).tensors() for run in (found, wanted)]
         gap = difference(states[0], states[1])
         if gap is not None:
@@ -80,11 +82,11 @@ def _all_refused(subject: Subject, everyone: set[ClientId]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Spoil:
-    """Whose updates are spoiled and how; collects the words their refusals must mention."""
+    """Whose updates are spoiled and how; collects the word each round's refusal must mention."""
 
     clients: set[ClientId]
     corrupt: Corrupt
-    mentioned: set[str] = field(default_factory=set)
+    mentioned: dict[int, str] = field(default_factory=dict)
 
 
 class _Spoiling:
@@ -101,7 +103,8 @@ class _Spoiling:
             is_chosen = job.verb == "update" and client in self._spoil.clients
             if is_chosen and isinstance(answer, Update):
                 answer, word = self._spoil.corrupt(answer)
-                self._spoil.mentioned.update({word} - {""})
+                if word:
+                    self._spoil.mentioned[job.round] = word
             yield client, answer
 
     def evaluate(self, job: Job) -> Evaluation:

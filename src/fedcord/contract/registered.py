@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from fedcord.algorithms.accord.selection import Selection
 from fedcord.algorithms.analytic.afl import AFL
 from fedcord.algorithms.analytic.afl_aa import AFLByModels
 from fedcord.algorithms.analytic.features import FeatureMap
@@ -27,6 +28,7 @@ from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.distillation import Distillation
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis
 from fedcord.algorithms.oneshot.ladder import PRESETS
+from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.oneshot import OneShot
 from fedcord.algorithms.oneshot.policy import Policy
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
@@ -243,6 +245,12 @@ def _own_models() -> Expectations:
     return Expectations(is_random=True, learns_at_least=0.6)
 
 
+ENCODERS = {
+    "local": LocalTraining(epochs=2, batch_size=32, lr=0.1),
+    "selection": Selection(max_encoders=2),
+}
+"""Settings of accord: encoders in milliseconds, and clients that send none."""
+
 TAUGHT = {"local": LONG, "synthesis": FEW_INPUTS, "distillation": HEAD_START}
 """Settings of methods whose server teaches a student."""
 
@@ -250,6 +258,9 @@ ROWS: Mapping[str, Row] = MappingProxyType(
     {
         **{name: _rung(name) for name in PRESETS},
         **dict(_prototype_rows()),
+        "accord": Row({**ENCODERS, "refinements": 1, "refine": QUICK, "personal": True}, _random),
+        "accord-ce": Row(ENCODERS, _random),
+        "accord-flare": Row(ENCODERS, _random),
         "afl": Row({"features": NARROW}, _random),
         "afl-aa": Row({"features": NARROW}, _afl_aa),
         "apfl": Row({"features": NARROW}, _random),

@@ -23,7 +23,7 @@ from fedcord.algorithms.accord.joint_features import (
     chosen_clients,
     received_encoder,
 )
-from fedcord.algorithms.analytic.closed_form import WEIGHT
+from fedcord.algorithms.analytic.closed_form import WEIGHT, aligned
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.encoder import encoder_tensors, encoder_with
 from fedcord.core.contract import Env
@@ -46,7 +46,7 @@ def refined_encoder(
     assert env.client is not None
     chosen = chosen_clients(shared)
     columns = block_columns(chosen, env.task, env.client)
-    head = shared[WEIGHT]
+    head = aligned(shared, WEIGHT)
     own = head[columns].float().to(env.task.device)
     residual = _residual(joint, shared, data, head, columns, env).to(env.task.device)
     network = encoder_with(env.task, received_encoder(shared, env.client), env.client)
