@@ -7,8 +7,16 @@ from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.core.contract import ServerState, Update
 from fedcord.core.errors import ConfigError, NumericalError
+from fedcord.core.examples import ClientData
 from fedcord.core.tensors import hash_tensors, num_bytes
-from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rounds
+from fedcord.engine.population import Population
+from fedcord.engine.rounds import (
+    RoundRecord,
+    Schedule,
+    finish_clients,
+    run_rounds,
+    validate_clients,
+)
 from fedcord.engine.sampling import sample_clients
 from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.visit import Answer, Job
@@ -172,3 +180,21 @@ def test_sampling_depends_on_seed_and_round_only() -> None:
     assert sample_clients(0, 0, eligible, 6) == eligible
     with pytest.raises(ConfigError, match="cannot sample 7 clients; 6 of them hold data"):
         sample_clients(0, 0, eligible, 7)
+
+
+def test_validation_takes_all_clients_parts_together() -> None:
+    nothing = federation.examples(0, 0)
+    parts = [federation.examples(size, 70 + size) for size in (5, 9, 0)]
+    clients = [
+        ClientData(federation.examples(20, k), part, nothing) for k, part in enumerate(parts)
+    ]
+    people = Population.from_clients(clients, federation.examples(30, 1000))
+    executor = SequentialExecutor(ALGORITHM, federation.task(), people)
+    state, _ = _run(executor, rounds=5, clients=(0, 1, 2))
+    found = validate_clients(executor, state, 0, [0, 1, 2])
+    correct = 0
+    for part in parts[:2]:
+        inputs = federation.task().prepare(part.inputs)
+        scores = ALGORITHM.predict(state.shared, {}, inputs, federation.env())
+        correct += int((scores.argmax(1) == part.labels).sum())
+    assert (found.correct, found.total) == (correct, 14)

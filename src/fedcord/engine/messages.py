@@ -57,7 +57,7 @@ def unpack_job(data: bytes) -> Job:
     """The inverse of `pack_job`."""
     header, shared = unpack(data)
     try:
-        if header["verb"] not in ("update", "personalize", "evaluate"):
+        if header["verb"] not in ("update", "personalize", "evaluate", "validate"):
             raise ProtocolError(f"a job asks for '{header['verb']}', which is no verb.")
         numbers = (int(header["round"]), int(header["num_rounds"]), int(header["seed"]))
         of = header["models_of"]

@@ -45,6 +45,7 @@ class RoundRecord:
         notes: what the algorithm observed to have gone wrong.
         client_metrics: what clients report beside the training loss.
         server_metrics: the server's private scalars named `metric.*`.
+        own_models: how many clients' own models `evaluation` is over; None for the shared model.
     """
 
     round: int
@@ -58,6 +59,7 @@ class RoundRecord:
     notes: tuple[str, ...] = ()
     client_metrics: Mapping[ClientId, Mapping[str, float]] = field(default_factory=dict)
     server_metrics: Mapping[str, float] = field(default_factory=dict)
+    own_models: int | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ def run_rounds(
             ) in updates:  # a method may stop reading early; everyone is still heard and counted
                 pass
             is_last = round_ + 1 == schedule.num_rounds
-            evaluation = None
+            evaluation, models_of = None, None
             if is_last or (round_ + 1) % schedule.evaluate_every == 0:
                 own = isinstance(algorithm, KeepsOwnModels) and algorithm.keeps_own_models
                 models_of = tuple(sorted(executor.memories)) if own else None
@@ -188,6 +190,7 @@ def run_rounds(
                 tuple(arrivals.notes),
                 arrivals.client_metrics,
                 {name: float(t) for name, t in select(state.private, METRIC).items()},
+                None if models_of is None else len(models_of),
             )
             on_round(state, record)
     return state
@@ -213,11 +216,30 @@ def finish_clients(
             for _ in executor.map_clients(job, clients):
                 pass
         job = Job("evaluate", state.model, at, state.round, seed)
-        found = {}
-        for client, answer in executor.map_clients(job, clients):
-            assert isinstance(answer, Update)
-            total = int(answer.metrics["total"])
-            if total > 0:
-                correct, loss = int(answer.metrics["correct"]), answer.metrics["loss_sum"]
-                found[client] = Evaluation(correct, total, loss)
+        return _own_tests(executor, job, clients)
+
+
+def validate_clients(
+    executor: Executor,
+    state: ServerState,
+    seed: int,
+    clients: Sequence[ClientId],
+    threads: int = 1,
+) -> Evaluation:
+    """What settings should be chosen by: all clients' validation parts, taken together."""
+    job = Job("validate", state.model, max(state.round - 1, 0), state.round, seed)
+    with torch_threads(threads):
+        return sum(_own_tests(executor, job, clients).values(), Evaluation())
+
+
+def _own_tests(
+    executor: Executor, job: Job, clients: Sequence[ClientId]
+) -> dict[ClientId, Evaluation]:
+    found = {}
+    for client, answer in executor.map_clients(job, clients):
+        assert isinstance(answer, Update)
+        total = int(answer.metrics["total"])
+        if total > 0:
+            correct, loss = int(answer.metrics["correct"]), answer.metrics["loss_sum"]
+            found[client] = Evaluation(correct, total, loss)
     return found

@@ -32,7 +32,7 @@ class Job:
 
     Attributes:
         verb: `update` for a round of training, `personalize` after the last one, `evaluate` to test
-            on the client's own test part.
+            on the client's own test part, `validate` on the part kept for selection.
         shared: what the server sends.
         round: number of the round, from 0.
         num_rounds: rounds of the run.
@@ -41,7 +41,7 @@ class Job:
             shared one, their sums added up.
     """
 
-    verb: Literal["update", "personalize", "evaluate"]
+    verb: Literal["update", "personalize", "evaluate", "validate"]
     shared: Tensors
     round: int
     num_rounds: int
@@ -114,9 +114,10 @@ def visit(
             memory = algorithm.personalize(job.shared, memory, data, env)
             yield client, Update({}, weight=len(data.train)), memory
         else:
-            sums = evaluate(algorithm, job.shared, memory, data.test, env)
+            part = data.test if job.verb == "evaluate" else data.validation
+            sums = evaluate(algorithm, job.shared, memory, part, env)
             metrics = {"correct": sums.correct, "total": sums.total, "loss_sum": sums.loss_sum}
-            yield client, Update({}, weight=len(data.test), metrics=metrics), memory
+            yield client, Update({}, weight=len(part), metrics=metrics), memory
 
 
 def evaluate_on_server(

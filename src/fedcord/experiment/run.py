@@ -23,7 +23,13 @@ from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.memory import keep_freed_memory
 from fedcord.engine.processes import ProcessesExecutor
 from fedcord.engine.reuse import ReusingExecutor
-from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rounds
+from fedcord.engine.rounds import (
+    RoundRecord,
+    Schedule,
+    finish_clients,
+    run_rounds,
+    validate_clients,
+)
 from fedcord.engine.sampling import sample_clients
 from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.visit import Executor
@@ -36,6 +42,9 @@ from fedcord.store.provenance import provenance
 from fedcord.store.run_folder import RunFolder
 
 ENGINES = ("sequential", "processes", "wire")
+ABOUT_ACCURACY = ("own_models", "accuracy_by_rule")
+"""What a round's line says about its accuracy where a method has it, repeated in the result."""
+
 CHECKPOINT_SECONDS = 1.0
 """At most one checkpoint in this time, so that short rounds do not wait for the disk."""
 
@@ -270,7 +279,11 @@ def _run(
         lambda client: watch.client(sizes[client]),
     )
     local = finish_clients(algorithm, executor, state, config.seed, eligible, config.threads)
-    result = _result(folder, experiment, place, Checkpoint(state, executor.memories), local)
+    for_selection = Evaluation()
+    if config.validation > 0:
+        for_selection = validate_clients(executor, state, config.seed, eligible, config.threads)
+    final = Checkpoint(state, executor.memories)
+    result = _result(folder, experiment, place, final, local, for_selection)
     folder.write_json("result.json", result)
     return result
 
@@ -313,6 +326,8 @@ def _metrics(record: RoundRecord, experiment: Experiment) -> dict[str, Any]:
         for name, accuracies in record.evaluation.group_accuracy().items():
             names = experiment.dataset.group_names[name]
             line[f"per_{name}"] = {names[k]: value for k, value in accuracies.items()}
+        if record.own_models is not None:
+            line["own_models"] = record.own_models
         if record.evaluation.by_rule:
             line["accuracy_by_rule"] = record.evaluation.rule_accuracy()
     return line
@@ -329,6 +344,7 @@ def _result(
     place: Place,
     final: Checkpoint,
     local: dict[int, Evaluation],
+    for_selection: Evaluation,
 ) -> dict[str, Any]:
     config, metrics = experiment.config, folder.read_metrics()
     last = metrics[-1]
@@ -344,6 +360,7 @@ def _result(
         "model": [_resolved(model, experiment.dataset) for model in config.model],
         "accuracy": last["accuracy"],
         "loss": last["loss"],
+        "validation_accuracy": for_selection.accuracy if for_selection.total else None,
         "client_accuracy_mean": statistics.fmean(accuracies.values()) if accuracies else None,
         "client_accuracy": [accuracies.get(k) for k in range(experiment.partition.num_clients)],
         "bytes_up": sum(line["bytes_up"] for line in metrics),
@@ -354,5 +371,5 @@ def _result(
         "config_hash": config.hash,
         "engine": place.engine,
         "run_dir": str(folder.path),
-        **{k: v for k, v in last.items() if k.startswith("per_") or k == "accuracy_by_rule"},
+        **{k: v for k, v in last.items() if k.startswith("per_") or k in ABOUT_ACCURACY},
     }
