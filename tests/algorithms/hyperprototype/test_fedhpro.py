@@ -408,3 +408,19 @@ def test_a_network_without_a_linear_head_is_refused() -> None:
     task = Task(2, (4,), [lambda _: Odd()], lambda x: x)
     with pytest.raises(ConfigError, match="linear classifier"):
         head_of({}, Env(task, 0))
+
+
+def test_2_7_b_meta_features_are_fitted_with_the_classifier_clients_used() -> None:
+    method = fedhpro(retraining=dataclasses.replace(FEW, matching_lr=5.0))
+    state, update, env = visit(method, client([0, 1, 2, 2, 1]))
+    after = method.aggregate(state, iter([(0, update)]), env)
+    rows = {n: update.tensors[f"signal.head_{n}"] for n in ("weight", "bias")}
+    everyone = torch.ones(CLASSES, dtype=torch.bool)
+    fitted = {
+        which: method.retraining.fit_vectors(
+            state.private[META], rows["weight"], rows["bias"], everyone, head_of(shared, env)
+        )
+        for which, shared in (("received", state.shared), ("averaged", update.tensors))
+    }
+    assert torch.equal(after.private[META], fitted["received"])
+    assert not torch.equal(after.private[META], fitted["averaged"])
