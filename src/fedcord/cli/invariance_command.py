@@ -51,6 +51,7 @@ def execute(arguments: argparse.Namespace) -> None:
         values = {
             "algorithm": config.algorithm,
             "difference": found.difference,
+            "given": found.given,
             "dealings": [
                 {"name": d.name, "clients": d.num_clients, "difference": d.difference}
                 for d in found.dealings

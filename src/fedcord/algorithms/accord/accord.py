@@ -144,6 +144,11 @@ class Accord:
         return len(self.phases)
 
     @property
+    def settled_first(self) -> tuple[int, str]:
+        """What depends on who holds what: all rounds but the last solve."""
+        return len(self.phases) - 1, "the encoders"
+
+    @property
     def mixes_networks(self) -> bool:
         """Encoders are only asked for features, so any will do; a mean needs equal widths."""
         return True

@@ -2,21 +2,33 @@
 
 The first client keeps its samples; the others' are pooled and dealt anew in several ways, among
 fewer and more clients. A method is invariant if neither the global model nor the first client's own
-moves beyond rounding.
+moves beyond rounding. Where only the last part of a method is, the parts before it are made once,
+from the clients as they are, and the rest is measured given them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from fedcord.core.contract import Algorithm, ClientResult, Env, Personalizes
+from fedcord.core.contract import Algorithm, ClientResult, Env, Personalizes, ServerState
 from fedcord.core.errors import DataError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.tensors import Tensors, prefixed
+
+
+@runtime_checkable
+class SettlesFirst(Protocol):
+    """A method whose first rounds make something that does depend on who holds what."""
+
+    @property
+    def settled_first(self) -> tuple[int, str]:
+        """How many rounds that takes, and what they make, in words."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -36,9 +48,15 @@ class Dealing:
 
 @dataclass(frozen=True)
 class Invariance:
-    """The certificate."""
+    """The certificate.
+
+    Attributes:
+        dealings: what was tried.
+        given: what was made once and not anew for every dealing; empty when nothing was.
+    """
 
     dealings: tuple[Dealing, ...]
+    given: str = ""
 
     @property
     def difference(self) -> float:
@@ -50,7 +68,8 @@ class Invariance:
             f"{dealing.name:<34} {dealing.num_clients:>6} clients   {dealing.difference:.2e}"
             for dealing in self.dealings
         ]
-        return "\n".join([*lines, f"largest relative difference: {self.difference:.2e}"])
+        given = f", given {self.given}" if self.given else ""
+        return "\n".join([*lines, f"largest relative difference{given}: {self.difference:.2e}"])
 
 
 def check_invariance(algorithm: Algorithm, clients: Sequence[ClientData], env: Env) -> Invariance:
@@ -65,14 +84,18 @@ def check_invariance(algorithm: Algorithm, clients: Sequence[ClientData], env: E
         raise DataError(
             f"{len(clients)} client cannot be dealt anew; give at least two clients with samples."
         )
-    wanted = _trained(algorithm, clients, env)
+    before, given = algorithm.settled_first if isinstance(algorithm, SettlesFirst) else (0, "")
+    rounds = algorithm.rounds or env.num_rounds
+    env = replace(env, num_rounds=rounds)
+    start, _ = _continued(algorithm, algorithm.init(env), clients, env, before)
+    wanted = _trained(algorithm, start, clients, env)
     first, pooled = clients[0], _joined([client.train for client in clients[1:]])
     dealings = []
     for name, parts in _dealings(pooled.labels, len(clients) - 1, env):
         others = [_holding(pooled, part, first) for part in parts]
-        found = _trained(algorithm, [first, *others], env)
+        found = _trained(algorithm, start, [first, *others], env)
         dealings.append(Dealing(name, 1 + len(others), _difference(found, wanted)))
-    return Invariance(tuple(dealings))
+    return Invariance(tuple(dealings), given)
 
 
 def _dealings(labels: Tensor, count: int, env: Env) -> Iterator[tuple[str, list[Tensor]]]:
@@ -86,14 +109,25 @@ def _dealings(labels: Tensor, count: int, env: Env) -> Iterator[tuple[str, list[
     yield "everything at one client", [order]
 
 
-def _trained(algorithm: Algorithm, clients: Sequence[ClientData], env: Env) -> dict[str, Tensor]:
+def _trained(
+    algorithm: Algorithm, start: ServerState, clients: Sequence[ClientData], env: Env
+) -> dict[str, Tensor]:
     """The server's model, and the first client's memory after personalisation."""
-    rounds = algorithm.rounds or env.num_rounds
-    env = replace(env, num_rounds=rounds)
-    state = algorithm.init(env)
+    state, memories = _continued(algorithm, start, clients, env, env.num_rounds)
+    own = memories.get(0, {})
+    if isinstance(algorithm, Personalizes) and len(clients[0].train):
+        last = replace(env, round=env.num_rounds - 1)
+        own = algorithm.personalize(state.model, own, clients[0], last.at(0))
+    return {**state.model, **prefixed("first client", own)}
+
+
+def _continued(
+    algorithm: Algorithm, state: ServerState, clients: Sequence[ClientData], env: Env, until: int
+) -> tuple[ServerState, dict[int, Tensors]]:
+    """The state after round number `until`, and what clients then keep."""
     held = {number: data for number, data in enumerate(clients) if len(data.train)}
     memories: dict[int, Tensors] = {number: {} for number in held}
-    for round_ in range(rounds):
+    for round_ in range(state.round, until):
         here = replace(env, round=round_)
         results: dict[int, ClientResult] = {
             number: algorithm.client_update(state.shared, memories[number], data, here.at(number))
@@ -101,11 +135,7 @@ def _trained(algorithm: Algorithm, clients: Sequence[ClientData], env: Env) -> d
         }
         state = algorithm.aggregate(state, iter((n, r.update) for n, r in results.items()), here)
         memories = {number: result.memory for number, result in results.items()}
-    own = memories.get(0, {})
-    if isinstance(algorithm, Personalizes) and 0 in held:
-        last = replace(env, round=rounds - 1)
-        own = algorithm.personalize(state.model, own, held[0], last.at(0))
-    return {**state.model, **prefixed("first client", own)}
+    return state, memories
 
 
 def _difference(found: Tensors, wanted: Tensors) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -39,6 +39,7 @@ LEAST_EIGENVALUE = -1e-10
 """Relative to the mean eigenvalue: below it, something was removed that had not been added."""
 
 
+@runtime_checkable
 class HoldsSums(Protocol):
     """A method whose private state is what `add_messages` returns, and whose result follows."""
 
