@@ -2,6 +2,7 @@
 
 from fedcord.report.build import ReportPaths, build_report
 from fedcord.report.canvas import save_figure
+from fedcord.report.feature_map import feature_map_figure
 from fedcord.report.heatmap import heatmap_figure
 from fedcord.report.leaderboard import Leaderboard, Row, leaderboard
 from fedcord.report.load import Run, load_run, load_runs
@@ -16,6 +17,7 @@ __all__ = [
     "Run",
     "accuracy_figure",
     "build_report",
+    "feature_map_figure",
     "final_figure",
     "heatmap_figure",
     "leaderboard",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedcord.report.canvas import PALETTE, house_style
+from fedcord.report.canvas import PALETTE, house_style, logarithmic
 from fedcord.report.leaderboard import Leaderboard, Row
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def alignment_figure(board: Leaderboard) -> Figure | None:
                         alpha=0.8,
                         linewidth=1.1,
                     )
-            axes.set_yscale("log")
+            logarithmic(axes)
             axes.set_title(row.name)
             axes.set_xlabel("checkpoint")
         panels[0].set_ylabel("λ of each client")

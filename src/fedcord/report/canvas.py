@@ -20,6 +20,7 @@ from fedcord.core.errors import ConfigError
 from fedcord.report.files import write_output
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INK, MUTED, LINE = "#1b2530", "#66717d", "#dfe3e8"
@@ -91,6 +92,16 @@ def house_style() -> Iterator[None]:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         yield
+
+
+def logarithmic(axes: Axes) -> None:
+    """A logarithmic y axis with plain numbers, since our style does not read formulas."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(axis="y", which="minor", left=False)
 
 
 def save_figure(fig: Figure, path: Path) -> None:
