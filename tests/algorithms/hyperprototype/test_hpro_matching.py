@@ -127,7 +127,7 @@ def test_2_11_classes_nobody_owns_keep_their_hyper_prototypes() -> None:
     classifier, start = head(), hyper()
     owned = EVERYONE.clone()
     owned[[2, 7]] = False
-    wanted = targets(classifier) * owned[:, None]
+    wanted = targets(classifier)
     found = Matching().fit(start, wanted, owned, classifier, False)
     kept = (found.hyper == start).flatten(1).all(1)
     assert kept.tolist() == (~owned).tolist()
