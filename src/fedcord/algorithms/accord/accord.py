@@ -22,7 +22,7 @@ First weights are a function of the seed, as anchors are, so nothing is sent bef
 
 Limits: given the encoders, the head is the ridge regression of the pooled samples, whatever the
 partition. One client is its own encoder with its own ridge regression. Encoders that are all the
-same give AFL on that encoder.
+same give AFL on that encoder with the same λ (GCV tries λ relative to the width, so it may differ).
 """
 
 from __future__ import annotations

@@ -1,0 +1,235 @@
+"""Whose encoders are used: rules against brute force, budgets, and encoders in fewer bits."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedcord.algorithms.accord.number_format import (
+    grow,
+    shrink,
+    travelling_bytes,
+    travelling_spec,
+)
+from fedcord.algorithms.accord.selection import (
+    Cost,
+    Selection,
+    at_random,
+    by_coverage,
+    by_difference,
+    by_size,
+    linear_cka,
+)
+from fedcord.cli.main import main
+from fedcord.core.contract import Env
+from fedcord.core.errors import ConfigError, NumericalError
+from fedcord.core.rng import torch_generator
+from fedcord.core.tensors import num_bytes, spec_of
+from tests.algorithms.accord.encoders import MIXED, method, run
+from tests.federation import IMAGE, task
+
+COUNTS = st.lists(
+    st.lists(st.integers(0, 30), min_size=3, max_size=3).filter(any), min_size=1, max_size=6
+)
+
+
+def as_counts(rows):
+    return {2 * number: torch.tensor(row, dtype=torch.float32) for number, row in enumerate(rows)}
+
+
+@given(COUNTS)
+def test_size_is_a_stable_descending_sort(rows):
+    order = by_size(as_counts(rows))
+    sizes = [sum(rows[client // 2]) for client in order]
+    assert sizes == sorted(sizes, reverse=True)
+    ties = [
+        pair
+        for pair in itertools.pairwise(order)
+        if sum(rows[pair[0] // 2]) == sum(rows[pair[1] // 2])
+    ]
+    assert all(first < second for first, second in ties)
+
+
+@given(COUNTS)
+def test_coverage_takes_the_best_next_client_every_time(rows):
+    counts = as_counts(rows)
+    order = by_coverage(counts)
+    assert sorted(order) == sorted(counts)
+    for place in range(len(order)):
+        before = np.sum([rows[client // 2] for client in order[:place]], axis=0) + np.zeros(3)
+        values = {c: np.sqrt(before + rows[c // 2]).sum() for c in order[place:]}
+        assert values[order[place]] >= max(values.values()) - 1e-9
+
+
+def test_coverage_prefers_a_small_client_with_unseen_classes():
+    rows = [[50, 50, 0], [60, 60, 0], [0, 0, 40]]
+    assert by_coverage(as_counts(rows)) == [2, 4, 0]
+    assert by_size(as_counts(rows)) == [2, 0, 4]
+
+
+def test_random_orders_are_all_reached_and_follow_the_seed():
+    counts = as_counts([[1, 0, 0], [0, 2, 0], [3, 0, 0]])
+    orders = [
+        tuple(at_random(counts, torch_generator(seed, "selection", 0, 0))) for seed in range(60)
+    ]
+    assert len(set(orders)) == 6
+    assert orders[7] == tuple(at_random(counts, torch_generator(7, "selection", 0, 0)))
+
+
+def hsic(first, second):
+    """By its definition, with Gram matrices of samples and a centring matrix."""
+    count = len(first)
+    centre = np.eye(count) - np.ones((count, count)) / count
+    left, right = first @ first.T, second @ second.T
+    return np.trace(left @ centre @ right @ centre) / (count - 1) ** 2
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 10**6), widths=st.tuples(st.integers(1, 6), st.integers(1, 6)))
+def test_cka_is_normalised_hsic(seed, widths):
+    generator = np.random.default_rng(seed)
+    first, second = (generator.normal(size=(12, width)) for width in widths)
+    wanted = hsic(first, second) / np.sqrt(hsic(first, first) * hsic(second, second))
+    assert linear_cka(torch.from_numpy(first), torch.from_numpy(second)) == pytest.approx(wanted)
+
+
+def test_cka_is_one_for_rotated_and_scaled_features_and_zero_for_constant_ones():
+    features = torch.randn(20, 5, generator=torch_generator(0, "x", 0, 0), dtype=torch.float64)
+    rotation = torch.linalg.qr(features[:5]).Q
+    assert linear_cka(features, 3 * features @ rotation) == pytest.approx(1)
+    assert linear_cka(features, torch.ones(20, 4, dtype=torch.float64)) == 0
+
+
+def test_difference_always_takes_the_one_least_like_any_chosen():
+    draws = torch_generator(1, "x", 0, 0)
+    features = {k: torch.randn(30, 4, generator=draws, dtype=torch.float64) for k in range(5)}
+    features[5] = 2 * features[0]  # the same as the first, so it comes last
+    order = by_difference(features, first=0)
+    assert order[0] == 0
+    assert order[-1] == 5
+    for place in range(1, len(order)):
+        likeness = {
+            k: max(linear_cka(features[k], features[other]) for other in order[:place])
+            for k in order[place:]
+        }
+        assert likeness[order[place]] == min(likeness.values())
+
+
+def test_what_does_not_fit_is_passed_over_and_all_limits_hold():
+    costs = {0: Cost(60, 10), 1: Cost(50, 10), 2: Cost(30, 40), 3: Cost(10, 5)}
+    order = [0, 1, 2, 3]
+
+    def chosen(width_limit=1000, **values):
+        return Selection(**values).within_budget(order, costs.__getitem__, width_limit)
+
+    assert chosen(byte_budget=1000) == [0, 1, 2, 3]
+    assert chosen(byte_budget=100) == [0, 2, 3]
+    assert chosen(byte_budget=40) == [2, 3]
+    assert chosen(byte_budget=5) == []
+    assert chosen(byte_budget=1000, max_encoders=2) == [0, 1]
+    assert chosen(byte_budget=1000, width_limit=30) == [0, 1, 3]
+
+
+@pytest.mark.parametrize("rule", ["size", "coverage", "random", "cka", "all"])
+def test_every_rule_keeps_to_the_most_encoders_and_to_the_width(rule):
+    states, records = run(method(selection={"rule": rule, "max_encoders": 2}))
+    assert len(states[-1].shared["chosen"]) == 2
+    assert all(record.refused == () for record in records)
+    wide, _ = run(method(selection={"rule": rule}, joint={"width_limit": 50}))
+    assert len(wide[-1].shared["chosen"]) == 3  # 16 features each
+    assert wide[-1].result["head.weight"].shape == (49, 3)
+
+
+def test_bytes_of_small_formats_count_against_the_budget():
+    here = task(MIXED)
+    encoder = {n: t for n, t in here.scratch_network(1).state_dict().items() if "head" not in n}
+    least = travelling_bytes(encoder, "int8")
+    budget = {"selection": {"byte_budget": 3 * least}}
+    assert len(run(method(encoder_format="int8", **budget), MIXED)[0][-1].shared["chosen"]) >= 3
+    assert len(run(method(**budget), MIXED)[0][-1].shared["chosen"]) < 3
+
+
+TENSORS = st.tuples(st.integers(0, 10**6), st.floats(1e-4, 1e3))
+
+
+@given(TENSORS)
+def test_int8_is_within_half_a_step_and_float16_within_its_precision(drawn):
+    seed, scale = drawn
+    draws = torch_generator(seed, "w", 0, 0)
+    tensors = {
+        "kernel": scale * torch.randn(4, 3, 2, 2, generator=draws),
+        "matrix": scale * torch.randn(5, 7, generator=draws),
+        "vector": scale * torch.randn(5, generator=draws),
+        "zero": torch.zeros(2, 3),
+        "count": torch.tensor(7),
+    }
+    small = grow(shrink(tensors, "int8"))
+    assert small.keys() == tensors.keys()
+    for name in ("kernel", "matrix", "zero"):
+        step = tensors[name].flatten(1).abs().amax(1) / 127
+        error = (small[name] - tensors[name]).flatten(1).abs()
+        assert bool((error <= 0.5 * step[:, None] * (1 + 1e-4)).all())
+    assert torch.equal(small["vector"], tensors["vector"])
+    assert torch.equal(small["count"], tensors["count"])
+    half = grow(shrink(tensors, "float16"))
+    for name in ("kernel", "matrix", "vector"):
+        assert half[name].dtype == torch.float32
+        error = (half[name] - tensors[name]).abs()
+        assert bool((error <= tensors[name].abs() * 2**-11 + 2**-25).all())
+    assert all(torch.equal(grow(shrink(tensors, "float32"))[n], t) for n, t in tensors.items())
+
+
+@pytest.mark.parametrize("form", ["float32", "float16", "int8"])
+def test_shapes_and_bytes_are_known_without_values(form):
+    network = task(IMAGE).initial_network(torch_generator(0, "w", 0, 0))
+    tensors = dict(network.state_dict())
+    assert travelling_spec(tensors, form) == spec_of(shrink(tensors, form))
+    assert travelling_bytes(tensors, form) == num_bytes(shrink(tensors, form))
+    garbage = {
+        n: torch.full_like(t, 1e30) if t.is_floating_point() else t for n, t in tensors.items()
+    }
+    assert travelling_bytes(garbage, form) == travelling_bytes(tensors, form)
+
+
+def test_weights_beyond_float16_are_refused():
+    with pytest.raises(NumericalError, match=r"w has values up to 70000, beyond float16; use"):
+        shrink({"w": torch.tensor([7e4])}, "float16")
+
+
+def test_limits_that_no_encoder_can_meet_are_refused_at_once_all_together():
+    with pytest.raises(ConfigError) as caught:
+        method(joint={"width_limit": 10}, selection={"byte_budget": 100}).init(Env(task(), 0))
+    assert "1 encoder(s) of width 16 make a head of 16 features" in str(caught.value)
+    assert "takes 576 bytes as float32; raise it to 576 or more" in str(caught.value)
+    with pytest.raises(ConfigError, match="refinements = 1 needs every encoder's own columns"):
+        method(refinements=1, joint={"projection": 4})
+    with pytest.raises(ConfigError, match="projection and expansion"):
+        method(joint={"projection": 4, "expansion": "relu"})
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("selection.max_encoders=0", "max_encoders = 0: must be >= 1"),
+        ("selection.byte_budget=100", "takes 4160 bytes as float32; raise it to 4160 or more"),
+        ("joint.width_limit=10", "set joint.projection=10, fewer encoders"),
+        ("selection.max_encoders=1000", "1000 encoder(s) of width 16 make a head of 16000"),
+        ("joint.width=9000 joint.expansion=relu", "make a head of 9000 features"),
+        ("selection.rule=best", "rule"),
+        ("encoder_format=int4", "encoder_format"),
+    ],
+)
+def test_bad_input_ends_with_2_in_clear_words_and_leaves_nothing(
+    assignment, words, tmp_path, capsys
+):
+    sets = [part for value in assignment.split() for part in ("--set", value)]
+    out = tmp_path / "run"
+    code = main(["run", "accord", "--model", "mlp:16", *sets, "--out", str(out)])
+    assert code == 2
+    assert words in capsys.readouterr().err
+    assert not out.exists()
