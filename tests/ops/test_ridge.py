@@ -9,6 +9,7 @@ from sklearn.linear_model import Ridge
 from torch import Tensor
 
 from fedcord.core.errors import ConfigError, DataError, NumericalError, ProtocolError
+from fedcord.ops import ridge as ridge_module
 from fedcord.ops.ridge import solve_min_norm, solve_ridge
 from fedcord.ops.ridge_selection import GRID, RidgePath, choose_ridge, residual_sum
 
@@ -161,3 +162,32 @@ def test_minimum_norm_with_full_rank_is_the_plain_solution() -> None:
     x, y = data(30, 5)
     plain = solve_ridge(x.T @ x, x.T @ y, 0.5)[0]
     assert gap(solve_min_norm(x.T @ x, x.T @ y, 0.5)[0], plain) < 1e-12
+
+
+@pytest.mark.parametrize("columns", [1, 8, 9, 60])
+def test_residual_is_measured_and_a_single_wrong_column_shows(columns: int) -> None:
+    """Against the full product; where columns are joined, within the spread of eight sums."""
+    generator = torch.Generator().manual_seed(columns)
+    rows = torch.randn(40, 12, generator=generator, dtype=torch.float64)
+    gram = rows.T @ rows
+    moment = torch.randn(12, columns, generator=generator, dtype=torch.float64)
+    weight, report = solve_ridge(gram, moment, 0.5)
+    assert report.residual < 1e-13
+    weight[:, columns // 2] += 0.01
+    full = gram @ weight + 0.5 * weight - moment
+    wanted = float(full.norm() / moment.norm())
+    found = ridge_module._residual(gram, weight, moment, 0.5)
+    assert found == pytest.approx(wanted, rel=1e-9 if columns <= 8 else 1e-6)
+
+
+def test_the_sums_of_columns_measure_the_length_of_any_error() -> None:
+    generator = torch.Generator().manual_seed(0)
+    eye, ratios = torch.eye(30, dtype=torch.float64), []
+    for _ in range(50):
+        moment = torch.randn(30, 100, generator=generator, dtype=torch.float64)
+        weight = moment + torch.randn(30, 100, generator=generator, dtype=torch.float64)
+        exact = float((weight - moment).norm() / moment.norm())
+        ratios.append(ridge_module._residual(eye, weight, moment, 0.0) / exact)
+    assert 0.95 < sum(ratios) / 50 < 1.05
+    assert min(ratios) > 0.7
+    assert max(ratios) < 1.3

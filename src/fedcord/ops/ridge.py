@@ -13,11 +13,15 @@ import warnings
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg.lapack
 import torch
 from torch import Tensor
 
 from fedcord.core.errors import ConfigError, NumericalError, ProtocolError
 from fedcord.core.tensors import is_finite
+from fedcord.ops.gram import single_blas
 
 JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 """What may be added to the unit diagonal, tried in this order."""
@@ -26,6 +30,8 @@ WARN_ABOVE = 1e-8
 EPSILON = torch.finfo(torch.float64).eps
 REFINEMENTS = 3
 ESTIMATE_STEPS = 4
+RESIDUAL_SUMS = 8
+"""Right sides that the residual is measured on; more are joined to that number."""
 
 OnSingular = Literal["raise", "min_norm"]
 
@@ -41,7 +47,7 @@ class SolveReport:
         jitter: what was added to the unit diagonal to factor it; the refinement took it out again.
         condition: estimate for the scaled matrix; infinite where the rank is not full.
         rank: number of directions used.
-        residual: ||(G + λI) W − M|| / ||M||.
+        residual: ||(G + λI) W − M|| / ||M||; an estimate where there are many right sides.
     """
 
     path: str
@@ -50,6 +56,31 @@ class SolveReport:
     condition: float
     rank: int
     residual: float
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A Cholesky factor as LAPACK leaves it, which saves the copies that PyTorch makes of it.
+
+    Attributes:
+        lower: [D, D] in Fortran's order; what is above the diagonal means nothing.
+    """
+
+    lower: npt.NDArray[np.float64]
+
+    @staticmethod
+    def of(matrix: Tensor) -> Factor | None:
+        """The factor of a symmetric matrix [D, D]; None when it is not positive definite."""
+        with single_blas():
+            # the transpose of a symmetric matrix is itself, and has Fortran's order
+            lower, info = scipy.linalg.lapack.dpotrf(matrix.numpy().T, lower=1, clean=0)
+        return Factor(lower) if info == 0 else None
+
+    def solve(self, right: Tensor) -> Tensor:
+        """X [D, C] of (L L') X = right."""
+        with single_blas():
+            solution, _ = scipy.linalg.lapack.dpotrs(self.lower, right.numpy(), lower=1)
+        return torch.from_numpy(np.ascontiguousarray(solution))
 
 
 def solve_ridge(
@@ -76,8 +107,8 @@ def solve_ridge(
     scaled = (gram * scale).mul_(scale[:, None])
     scaled.diagonal().add_(ridge * scale**2)
     for jitter in JITTERS:
-        factor, info = torch.linalg.cholesky_ex(_with_diagonal(scaled, jitter))
-        if int(info) == 0:
+        factor = Factor.of(_with_diagonal(scaled, jitter))
+        if factor is not None:
             break
         if ridge == 0:  # a jitter would fake a ridge
             return _rejected(gram, moment, ridge, min_norm)
@@ -150,14 +181,14 @@ def _with_diagonal(matrix: Tensor, value: float) -> Tensor:
     return out
 
 
-def _refined(scaled: Tensor, factor: Tensor, right: Tensor, jitter: float) -> Tensor:
+def _refined(scaled: Tensor, factor: Factor, right: Tensor, jitter: float) -> Tensor:
     """Solve, and take the jitter out again by at most a few steps that must each improve."""
-    solution = torch.cholesky_solve(right, factor)
+    solution = factor.solve(right)
     if jitter == 0:
         return solution
     rest = right - scaled @ solution
     for _ in range(REFINEMENTS):
-        candidate = solution + torch.cholesky_solve(rest, factor)
+        candidate = solution + factor.solve(rest)
         new_rest = right - scaled @ candidate
         if not float(new_rest.norm()) < float(rest.norm()):
             break
@@ -165,7 +196,7 @@ def _refined(scaled: Tensor, factor: Tensor, right: Tensor, jitter: float) -> Te
     return solution
 
 
-def _condition(scaled: Tensor, factor: Tensor) -> float:
+def _condition(scaled: Tensor, factor: Factor) -> float:
     """Largest over smallest eigenvalue, by a few power steps each way from a fixed start."""
     start = torch.sin(torch.arange(1, scaled.shape[0] + 1, dtype=torch.float64) * 1.7) + 0.1
     forward = backward = start[:, None] / start.norm()
@@ -174,7 +205,7 @@ def _condition(scaled: Tensor, factor: Tensor) -> float:
         forward = scaled @ forward
         largest = float(forward.norm())
         forward = forward / max(largest, 1e-300)
-        backward = torch.cholesky_solve(backward, factor)
+        backward = factor.solve(backward)
         inverse = float(backward.norm())
         if not math.isfinite(inverse):
             return math.inf
@@ -184,5 +215,17 @@ def _condition(scaled: Tensor, factor: Tensor) -> float:
 
 
 def _residual(gram: Tensor, weight: Tensor, moment: Tensor, ridge: float) -> float:
+    """||(G + λI) W − M|| / ||M||, by a few sums of its columns with signs.
+
+    A sum of columns with random signs has, in the mean of squares, the length of the whole matrix;
+    a column that is off shows in every such sum.
+    """
     size = float(moment.norm())
-    return float((gram @ weight + ridge * weight - moment).norm()) / size if size > 0 else 0.0
+    if size == 0:
+        return 0.0
+    columns = moment.shape[1]
+    if columns > RESIDUAL_SUMS:
+        signs = 2.0 * (torch.sin(torch.arange(1, columns * RESIDUAL_SUMS + 1) ** 2) > 0) - 1.0
+        mix = signs.to(torch.float64).view(columns, RESIDUAL_SUMS) / math.sqrt(RESIDUAL_SUMS)
+        weight, moment = weight @ mix, moment @ mix
+    return float((gram @ weight + ridge * weight - moment).norm()) / size

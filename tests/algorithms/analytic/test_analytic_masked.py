@@ -113,7 +113,8 @@ def test_who_is_there_is_all_that_the_first_round_tells() -> None:
     state = met(MASKED)
     assert state.shared[COHORT].tolist() == [0, 1, 2, 3]
     first = MASKED.client_update({}, {}, CLIENTS[0], env(0, 2).at(0)).update
-    assert {name: t.tolist() for name, t in first.tensors.items()} == {"masks.present": 1}
+    assert list(first.tensors) == ["masks.present"]
+    assert int(first.tensors["masks.present"]) == 1
     assert (MASKED.rounds, PLAIN.rounds) == (2, 1)
 
 
