@@ -20,8 +20,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TypeVar
 
-from safetensors.torch import save_file
-
 from fedcord.core import errors
 from fedcord.core.contract import Algorithm, ClientId
 from fedcord.core.task import Task
@@ -31,6 +29,7 @@ from fedcord.engine.evaluation import BATCH, Evaluation
 from fedcord.engine.memory import KEEP_FREED_MEMORY
 from fedcord.engine.messages import pack, pack_job, unpack, unpack_answer
 from fedcord.engine.population import Population
+from fedcord.engine.shared_block import write_block
 from fedcord.engine.visit import Answer, Job, remember, stacks
 from fedcord.engine.worker import FAILURE, JOB, evaluation_request, visit_request
 
@@ -162,11 +161,12 @@ class ProcessesExecutor:
         shared_memory = Path("/dev/shm")  # noqa: S108 - only the folder of a private directory
         folder = shared_memory if os.access(shared_memory, os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix="fedcord-", dir=folder) as private:
-            data = Path(private) / "population.safetensors"
-            save_file({n: t.contiguous() for n, t in self._population.tensors().items()}, data)
+            data = Path(private) / "population"
+            layout = write_block(self._population.tensors(), data)
             for _ in range(count):
                 self._launch()
-            setup = pack({"blueprint": blueprint.to_json(), "data": str(data)}, {})
+            start = {"blueprint": blueprint.to_json(), "data": str(data), "layout": layout}
+            setup = pack(start, {})
             for connection in self._connections:
                 self._write(connection, setup)
             for connection in self._connections:

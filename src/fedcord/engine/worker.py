@@ -10,9 +10,9 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import torch
-from safetensors import safe_open
 
 from fedcord.core.contract import Algorithm, ClientId
 from fedcord.core.errors import FedcordError
@@ -22,6 +22,7 @@ from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.evaluation import evaluate
 from fedcord.engine.messages import pack, pack_answer, unpack, unpack_job
 from fedcord.engine.population import Population
+from fedcord.engine.shared_block import map_block
 from fedcord.engine.visit import Job, visit
 
 JOB, VISIT, EVALUATE = b"J", b"V", b"T"
@@ -44,7 +45,8 @@ def main() -> None:
 def _serve(parent: Connection) -> None:
     header, _ = unpack(parent.recv_bytes())
     blueprint = Blueprint.from_json(header["blueprint"])
-    population = open_population(header["data"])
+    tensors = map_block(Path(header["data"]), header["layout"])
+    population = Population.from_tensors(tensors)
     algorithm, task = blueprint.build_algorithm(), blueprint.build_task()
     parent.send_bytes(ANSWER)
     job: Job | None = None
@@ -100,13 +102,6 @@ def _evaluate(
         header["last"],
     )
     parent.send_bytes(ANSWER + pack(sums.plain(), {}))
-
-
-def open_population(path: str) -> Population:
-    """The population in a safetensors file, mapped into memory and not read."""
-    with safe_open(path, framework="pt") as file:
-        names = file.keys()
-        return Population.from_tensors({name: file.get_tensor(name) for name in names})
 
 
 def visit_request(clients: Sequence[ClientId], memories: Mapping[ClientId, Tensors]) -> bytes:

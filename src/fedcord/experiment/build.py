@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedcord.algorithms.registry import algorithm_class
 from fedcord.core.contract import Algorithm, Explains, FitsTask, KeepsOwnModels, MixesNetworks
@@ -179,7 +180,7 @@ def arrange(dataset: Dataset, partition: Partition, config: RunConfig) -> Popula
         order += parts
     rows = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
     return Population(
-        inputs=torch.from_numpy(dataset.train.inputs[rows]),
+        inputs=_rows(dataset.train.inputs, rows),
         labels=torch.from_numpy(dataset.train.labels[rows]),
         bounds=torch.from_numpy(bounds),
         test=_examples(dataset.test),
@@ -187,6 +188,14 @@ def arrange(dataset: Dataset, partition: Partition, config: RunConfig) -> Popula
     )
 
 
+def _rows(inputs: np.ndarray, rows: np.ndarray) -> Tensor:
+    """The chosen rows in memory of PyTorch's, whose alignment decides how products are rounded."""
+    dtype = torch.from_numpy(inputs[:0].copy()).dtype
+    out = torch.empty((len(rows), *inputs.shape[1:]), dtype=dtype)
+    np.take(inputs, rows, axis=0, out=out.numpy(), mode="clip")  # other modes copy once more
+    return out
+
+
 def _examples(split: Split) -> Examples:
     # a copy: the arrays of a data set may be read-only, and tensors cannot say so
-    return Examples(torch.from_numpy(split.inputs.copy()), torch.from_numpy(split.labels.copy()))
+    return Examples(torch.tensor(split.inputs), torch.tensor(split.labels))

@@ -1,0 +1,49 @@
+"""Named tensors in one file that several processes map into memory.
+
+Every tensor starts at a multiple of 64 bytes, as PyTorch's own memory does: matrix products round
+differently where their operands start elsewhere, and engines must give equal bits.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedcord.core.tensors import Tensors
+
+ALIGNMENT = 64
+
+
+def write_block(tensors: Tensors, path: Path) -> list[list[Any]]:
+    """Write the values, and return the plain description that `map_block` needs."""
+    layout: list[list[Any]] = []
+    with path.open("wb") as file:
+        for name, tensor in tensors.items():
+            file.write(b"\0" * (-file.tell() % ALIGNMENT))
+            kind = str(tensor.dtype).removeprefix("torch.")
+            layout.append([name, kind, list(tensor.shape), file.tell()])
+            if tensor.numel():
+                flat = tensor.detach().cpu().contiguous().reshape(-1)
+                file.write(flat.view(torch.uint8).numpy().data)
+        file.write(b"\0" * ALIGNMENT)  # nothing can be mapped from an empty file
+    return layout
+
+
+def map_block(path: Path, layout: Sequence[Sequence[Any]]) -> dict[str, Tensor]:
+    """The tensors of a block as views of the mapped file, which is not read before it is used."""
+    with path.open("rb") as file:
+        block = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # own changes stay own
+    found = {}
+    for name, kind, shape, start in layout:
+        dtype, count = getattr(torch, kind), torch.Size(shape).numel()
+        if count:
+            found[name] = torch.frombuffer(block, dtype=dtype, count=count, offset=start)
+            found[name] = found[name].reshape(shape)
+        else:
+            found[name] = torch.zeros(shape, dtype=dtype)
+    return found
