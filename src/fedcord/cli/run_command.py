@@ -64,7 +64,7 @@ def _show(result: dict[str, object]) -> None:
     assert isinstance(up, int)
     assert isinstance(down, int)
     rows = [
-        ("accuracy", f"{result['accuracy']:.4f}  (final round, global test set)"),
+        ("accuracy", f"{result['accuracy']:.4f}  ({_of(result)}final round, global test set)"),
         ("clients' own", _percent(result["client_accuracy_mean"])),
         ("traffic", f"{byte_size(up)} up, {byte_size(down)} down"),
         ("time", f"{result['seconds']:.1f} s in {result['rounds']} round(s)"),
@@ -74,6 +74,13 @@ def _show(result: dict[str, object]) -> None:
     for name, value in rows:
         table.add_row(name, value)
     Console().print(table)
+
+
+def _of(result: dict[str, object]) -> str:
+    """Whose accuracy it is, where there is no shared model."""
+    return (
+        f"mean over {result['own_models']} clients' own models, " if "own_models" in result else ""
+    )
 
 
 def _percent(value: object) -> str:
