@@ -19,6 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="study folders; the report goes into the first",
     )
+    parser.add_argument(
+        "--against",
+        metavar="NAME",
+        help="compare everything with this one, too; writes against-NAME.md",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 
 
@@ -30,15 +35,21 @@ def execute(arguments: argparse.Namespace) -> None:
 
     from rich.console import Console
 
+    from fedcord.report.against import against
     from fedcord.report.build import build_report
+    from fedcord.report.files import write_output
     from fedcord.report.leaderboard import leaderboard
     from fedcord.report.load import load_runs
     from fedcord.report.terminal import print_leaderboard
 
     board = leaderboard(load_runs(*arguments.folders))
+    table = against(board, arguments.against).to_markdown() if arguments.against else ""
     page = build_report(*arguments.folders).html
+    if table:
+        write_output(arguments.folders[0] / f"against-{arguments.against}.md", table)
     if arguments.json:
         sys.stdout.write(json.dumps({**board.to_json(), "report": str(page)}) + "\n")
         return
     print_leaderboard(board, Console())
+    sys.stdout.write(table)
     sys.stdout.write(f"\nReport: {page}\n")
