@@ -13,6 +13,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
     parser.add_argument("--client", type=int, required=True, metavar="K", help="who is forgotten")
+    parser.add_argument(
+        "--drop-encoder", action="store_true", help="also drop the encoder it trained (accord)"
+    )
     parser.add_argument("--data-dir", action="append", type=Path, metavar="DIR", help="data folder")
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 
@@ -21,13 +24,22 @@ def execute(arguments: argparse.Namespace) -> None:
     """Forget, prove, show."""
     from fedcord.experiment.forget import forget_client
 
-    done = forget_client(arguments.run, arguments.client, arguments.data_dir)
+    done = forget_client(
+        arguments.run, arguments.client, arguments.data_dir, arguments.drop_encoder
+    )
     if arguments.json:
         sys.stdout.write(json.dumps(dataclasses.asdict(done)) + "\n")
         return
+    what = "the model" if done.encoder == "none" else "the head of the model"
+    encoder = {
+        "none": "",
+        "kept": f"The encoder that client {done.client} trained STAYS in the model, and what it "
+        "learnt from the client's data with it; --drop-encoder takes it out too.\n",
+        "dropped": f"The encoder that client {done.client} trained is dropped too.\n",
+    }[done.encoder]
     sys.stdout.write(
-        f"client {done.client} is forgotten: the model in '{arguments.run}' is the one trained "
-        "without it.\n"
+        f"client {done.client} is forgotten: {what} in '{arguments.run}' is the one trained "
+        f"without it.\n{encoder}"
         f"largest relative difference to training again: {done.difference:.1e}\n"
         f"test accuracy {done.accuracy_before:.4f} before, {done.accuracy_after:.4f} after.\n"
     )
