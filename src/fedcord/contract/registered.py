@@ -22,7 +22,7 @@ from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.contrastive.fedrcl import FedRCL
 from fedcord.algorithms.contrastive.moon import MOON
 from fedcord.algorithms.hyperprototype.fedhpro import FedHPro
-from fedcord.algorithms.hyperprototype.objective import Objective
+from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.retraining import Retraining
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.distillation import Distillation
@@ -107,7 +107,7 @@ def _fedrcl() -> Expectations:
 
 def _fedhpro() -> Expectations:
     off = FedHPro(
-        objective=Objective(contrast_weight=0.0, alignment_weight=0.0),
+        objective=HyperObjective(contrast_weight=0.0, alignment_weight=0.0),
         retraining=Retraining(enabled=False),
         local=QUICK,
     )
@@ -115,7 +115,7 @@ def _fedhpro() -> Expectations:
         "without its losses and re-training it is FedAvg",
         off,
         FedAvg(local=QUICK),
-        unlike=dataclasses.replace(off, objective=Objective(alignment_weight=0.0)),
+        unlike=dataclasses.replace(off, objective=HyperObjective(alignment_weight=0.0)),
         tensors="model",
     )
     # the re-trained classifier is not the one a client sent

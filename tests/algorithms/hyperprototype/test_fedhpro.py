@@ -12,7 +12,7 @@ from fedcord.algorithms.hyperprototype.extraction import Extraction
 from fedcord.algorithms.hyperprototype.fedhpro import HYPER, META, PRESENT, FedHPro
 from fedcord.algorithms.hyperprototype.head import head_of
 from fedcord.algorithms.hyperprototype.matching import Matching
-from fedcord.algorithms.hyperprototype.objective import Objective
+from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.retraining import Retraining
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.fedproto_oneshot import class_means
@@ -31,7 +31,7 @@ from tests import federation
 CLASSES, DIM = 3, 16
 FEW = Retraining(vectors=4, matching_steps=5, epochs=3)
 NONE = Retraining(enabled=False)
-PLAIN = Objective(contrast_weight=0.0, alignment_weight=0.0)
+PLAIN = HyperObjective(contrast_weight=0.0, alignment_weight=0.0)
 BOTH = pytest.mark.parametrize(
     "values", [federation.VECTOR, federation.IMAGE], ids=["mlp", "resnet"]
 )
@@ -98,7 +98,7 @@ def test_2_12_11_without_weights_and_retraining_it_is_fedavg(
     one = Run(off, people, values, clients=clients)
     two = Run(FedAvg(local), people, values, clients=clients)
     assert hash_tensors(one.model) == hash_tensors(two.model)
-    for on in (Objective(contrast_weight=0.0), Objective(alignment_weight=0.0)):
+    for on in (HyperObjective(contrast_weight=0.0), HyperObjective(alignment_weight=0.0)):
         other = Run(dataclasses.replace(off, objective=on), people, values, clients=clients)
         assert hash_tensors(other.model) != hash_tensors(two.model)
 

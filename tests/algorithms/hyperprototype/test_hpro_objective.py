@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.hyperprototype.objective import Objective
+from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.ops.unit import unit
 from tests import federation
 
-PAPER, OFF = Objective(), Objective(margin="off")
-CODE = Objective(margin="reference")
+PAPER, OFF = HyperObjective(), HyperObjective(margin="off")
+CODE = HyperObjective(margin="reference")
 LABELS = torch.tensor([0, 2, 1, 2, 3])
 
 
@@ -139,7 +139,7 @@ def test_2_12_10_margin_of_equal_orthogonal_and_lone_prototypes() -> None:
     assert PAPER.client_margin(torch.zeros(5, 4)) == 0
 
 
-def loss_of(objective: Objective, hyper: Tensor, margin: float = 0.0) -> tuple[Tensor, Tensor]:
+def loss_of(objective: HyperObjective, hyper: Tensor, margin: float = 0.0) -> tuple[Tensor, Tensor]:
     """The whole loss on a small network, and the network's features."""
     network = federation.task().initial_network(torch.Generator().manual_seed(0))
     held = federation.examples(9, 0)
@@ -151,10 +151,10 @@ def loss_of(objective: Objective, hyper: Tensor, margin: float = 0.0) -> tuple[T
 @pytest.mark.parametrize("num_vectors", [1, 5])
 def test_2_5_total_is_the_sum_of_its_terms(num_vectors: int) -> None:
     hyper = draw(3, num_vectors, 16)
-    objective = Objective(contrast_weight=0.7, alignment_weight=3.0)
+    objective = HyperObjective(contrast_weight=0.7, alignment_weight=3.0)
     held = federation.examples(9, 0)
     total, z = loss_of(objective, hyper, 0.2)
-    plain, _ = loss_of(Objective(contrast_weight=0.0, alignment_weight=0.0), hyper)
+    plain, _ = loss_of(HyperObjective(contrast_weight=0.0, alignment_weight=0.0), hyper)
     s = torch.tensor(slow_similarity(z, hyper))
     contrast = PAPER.contrast(s, held.labels, 0.2)
     centres = torch.stack([own.mean(0) / own.mean(0).norm() for own in hyper])
@@ -173,7 +173,7 @@ def test_2_12_13_mean_directions_are_at_most_one_long() -> None:
 def test_2_12_15_hyper_prototypes_get_no_gradient() -> None:
     """15.4: constants at the client, though nothing stops a caller from passing a leaf."""
     hyper = draw(3, 5, 16)
-    loss, _ = loss_of(Objective(), hyper, 0.1)
+    loss, _ = loss_of(HyperObjective(), hyper, 0.1)
     loss.backward()
     assert not hyper.requires_grad
     assert hyper.grad is None

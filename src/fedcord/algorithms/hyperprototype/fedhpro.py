@@ -44,7 +44,7 @@ from fedcord.algorithms.hyperprototype.diagnostics import (
 from fedcord.algorithms.hyperprototype.extraction import ClassSignal, Extraction
 from fedcord.algorithms.hyperprototype.head import Head, head_of, with_head
 from fedcord.algorithms.hyperprototype.matching import Matching
-from fedcord.algorithms.hyperprototype.objective import Objective
+from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.owners import OwnerMean
 from fedcord.algorithms.hyperprototype.retraining import Retraining
 from fedcord.algorithms.local_sgd import LocalSGD
@@ -70,7 +70,7 @@ class FedHPro(AveragesModels):
     num_prototypes: int = param(5, "hyper-prototypes per class (paper: M)", at_least=1)
     source: str = param("gradients", "what hyper-prototypes are made from", choices=tuple(SIGNALS))
     extraction: Extraction = param(Extraction(), "how clients draw their gradients")
-    objective: Objective = param(Objective(), "what clients minimise")
+    objective: HyperObjective = param(HyperObjective(), "what clients minimise")
     matching: Matching = param(Matching(), "how the server moves hyper-prototypes")
     retraining: Retraining = param(Retraining(), "how the server re-trains the classifier")
     local: LocalSGD = param(LocalSGD(), "how clients train")

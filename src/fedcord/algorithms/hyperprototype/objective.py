@@ -23,7 +23,7 @@ from fedcord.ops.unit import unit
 
 
 @dataclass(frozen=True)
-class Objective:
+class HyperObjective:
     """The client's loss."""
 
     contrast_weight: float = param(1.0, "weight of HPCL (paper: λ_c)", at_least=0)
