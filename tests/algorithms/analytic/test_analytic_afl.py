@@ -287,7 +287,7 @@ def test_float32_messages_are_refused_for_an_ill_conditioned_solve() -> None:
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"ridge = -1\.0: must be"):
         AFL(ridge=-1.0)
-    with pytest.raises(ConfigError, match="ridge = 'best': must be one of gcv"):
+    with pytest.raises(ConfigError, match="ridge = 'best': must be a number >= 0, or gcv"):
         AFL(ridge="best")
     with pytest.raises(ConfigError, match="epsilon = 0: must be > 0"):
         build(AFL, {"privacy": {"epsilon": 0}})
