@@ -97,6 +97,22 @@ def _weight(folder: Path) -> Tensor:
     return stored[name]
 
 
+def test_trained_heads_agree_up_to_rounding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradient methods give the network other batches than the store does."""
+    data, weights = _images(), []
+    config = _config(algorithm="fedavg", rounds=2)
+    for name in ("ahead", "live"):
+        run(config, Place(tmp_path / name, data_dirs=[tmp_path]), dataset=data)
+        weights.append(_weight(tmp_path / name))
+        monkeypatch.setattr("fedcord.experiment.build.is_applicable", lambda algorithm, task: False)
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-5)
+    changed = _config(algorithm="fedavg", params={"local": {"augment": "flip"}})
+    monkeypatch.undo()
+    assert build_experiment(changed, data, [tmp_path]).population.inputs.dtype == torch.uint8
+
+
 @pytest.mark.usefixtures("keep_all")
 def test_every_example_is_computed_once(tmp_path: Path) -> None:
     todo: list[int] = []
