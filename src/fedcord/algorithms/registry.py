@@ -177,6 +177,11 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "the server keeps all models and averages their outputs (Guha et al. 2019)",
             "oneshot",
         ),
+        "fens": AlgorithmInfo(
+            "fedcord.algorithms.oneshot.baselines.fens:FENS",
+            "models sent once, a small model on their scores trained on (Allouah et al. 2024)",
+            "oneshot",
+        ),
         "fedproto-oneshot": AlgorithmInfo(
             "fedcord.algorithms.oneshot.baselines.fedproto_oneshot:FedProtoOneShot",
             "nearest class mean, means sent once (after Tan et al. 2022)",

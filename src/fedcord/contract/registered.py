@@ -277,6 +277,10 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "fedhpro-averaged": Row({"retraining": FEW_VECTORS}, _fedhpro),
         "fedhpro-reference": Row({"retraining": FEW_VECTORS}, _fedhpro),
         "fedhip": Row({"features": NARROW}, _random),
+        "fens": Row(
+            {"local": LONG, "training": LONG, "aggregator_rounds": 3, "holdout": 0.3},
+            _one_shot(learns=0.6),
+        ),
         "fedproto-oneshot": Row({"local": LONG}, _one_shot()),
         "fedprox": Row(expectations=_fedprox),
         "fedrcl": Row(expectations=_fedrcl),
