@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from fedcord.algorithms.analytic.closed_form import LEDGER
+from fedcord.algorithms.analytic.ledger import LEDGER
 from fedcord.algorithms.analytic.membership import HoldsSums, forget, model_difference
 from fedcord.core.contract import Algorithm, ClientId, Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError

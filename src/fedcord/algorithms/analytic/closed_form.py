@@ -9,13 +9,19 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from fedcord.algorithms.analytic import masked_sums
 from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.ledger import (
+    LEDGER,
+    NO_SAMPLES,
+    fingerprint,
+    ledger,
+    ledger_rows,
+)
 from fedcord.algorithms.analytic.secagg import statement
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
 from fedcord.algorithms.analytic.wire import (
@@ -32,12 +38,9 @@ from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
 from fedcord.ops.ridge import SolveReport, solve_ridge
 from fedcord.ops.ridge_selection import choose_ridge
-from fedcord.ops.symmetric import diagonal_places
 
-STATS, SUM, LEDGER = "stats", "sum", "ledger"
+STATS, SUM = "stats", "sum"
 WEIGHT, SEEN, RIDGE = "head.weight", "head.seen", "head.ridge"
-NO_SAMPLES = [0.0] * 5
-"""A ledger row before anything is heard of a client."""
 
 
 @dataclass(frozen=True)
@@ -245,44 +248,6 @@ def add_messages(
             else:
                 total[name] = wide.clone()
     return {**prefixed(SUM, total), **prefixed(LEDGER, ledger(rows))}
-
-
-def ledger_rows(sums: Tensors) -> dict[int, list[float]]:
-    """Client to [samples, then the fingerprint]; the inverse of `ledger`."""
-    known = select(sums, LEDGER)
-    if not known:
-        return {}
-    numbers = torch.cat([known["count"][:, None], known["fingerprint"]], dim=1)
-    return dict(zip(known["client"].tolist(), numbers.tolist(), strict=True))
-
-
-def ledger(rows: Mapping[int, list[float]]) -> dict[str, Tensor]:
-    """Who is in the sums, as tensors in ascending order of clients."""
-    clients = sorted(rows)
-    numbers = torch.tensor([rows[client] for client in clients], dtype=torch.float64)
-    return {
-        "client": torch.tensor(clients, dtype=torch.int64),
-        "count": numbers[:, 0].contiguous(),
-        "fingerprint": numbers[:, 1:].contiguous(),
-    }
-
-
-def fingerprint(message: Tensors) -> Tensor:
-    """[4] float64: plain and weighted sums of `moment`, and of `gram` and its diagonal.
-
-    Cheap, tolerant of rounding, and linear: the parts of a message that arrives in parts have
-    fingerprints that add up. It finds mistakes, not forgery.
-    """
-    gram, moment = message["gram"], message["moment"].reshape(-1).to(torch.float64)
-    diagonal = gram[diagonal_places(message["moment"].shape[0])].to(torch.float64)
-    whole = gram.sum(dtype=torch.float64)
-    waves = [(x * _waves(len(x))).sum() for x in (diagonal, moment)]
-    return torch.stack([whole, moment.sum(), *waves])
-
-
-@lru_cache(maxsize=4)
-def _waves(length: int) -> Tensor:
-    return torch.sin(torch.arange(1, length + 1, dtype=torch.float64))
 
 
 def check_tag(message: Tensors, tag: int, client: ClientId) -> None:

@@ -17,16 +17,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.analytic.closed_form import (
-    LEDGER,
-    STATS,
-    SUM,
-    add_messages,
-    check_tag,
-    fingerprint,
-    ledger,
-    ledger_rows,
-)
+from fedcord.algorithms.analytic.closed_form import STATS, SUM, add_messages, check_tag
+from fedcord.algorithms.analytic.ledger import LEDGER, fingerprint, ledger, ledger_rows
 from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.core.contract import ClientId, Env, ServerState, Update
 from fedcord.core.errors import ConfigError, ProtocolError
