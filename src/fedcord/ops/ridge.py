@@ -41,8 +41,8 @@ class SolveReport:
     """How a system was solved.
 
     Attributes:
-        path: `cholesky`, `spectral` for the solution of smallest norm, or `lifted` where noise had
-            made eigenvalues negative.
+        path: `cholesky`, `spectral` for the solution of smallest norm, `lifted` where noise had
+            made eigenvalues negative, or `factor` where there was no Gram matrix.
         ridge: λ as asked for.
         jitter: what was added to the unit diagonal to factor it; the refinement took it out again.
         condition: estimate for the scaled matrix; infinite where the rank is not full.

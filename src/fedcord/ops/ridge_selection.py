@@ -35,9 +35,10 @@ class RidgePath:
     """Every ridge solution of one pair of sums at O(DC) each, after one eigendecomposition.
 
     Attributes:
-        values: [D] eigenvalues of the Gram matrix, ascending, none negative.
-        vectors: [D, D] eigenvectors in columns.
-        projected: [D, C] moment in their basis.
+        values: [R] eigenvalues of the Gram matrix, ascending, none negative; R is D, or less where
+            the others are known to be 0.
+        vectors: [D, R] eigenvectors in columns.
+        projected: [R, C] moment in their basis.
         unreachable: squared error that no weights can remove.
         count: N, or the sum of the samples' weights.
     """
@@ -82,8 +83,12 @@ def choose_ridge(gram: Tensor, moment: Tensor, target_square: float, count: floa
 
     It is a function of sums, so it does not depend on how the samples are spread over clients.
     """
-    path = RidgePath.of(gram, moment, target_square, count)
-    mean = float(path.values.mean())
+    return best_ridge(RidgePath.of(gram, moment, target_square, count))
+
+
+def best_ridge(path: RidgePath) -> float:
+    """The ridge on the path with the best generalised cross-validation score."""
+    mean = float(path.values.sum()) / path.vectors.shape[0]
     if not mean > 0:
         raise DataError(
             "all features are zero, so no ridge can be chosen; set `ridge` to a number, or use "

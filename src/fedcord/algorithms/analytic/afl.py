@@ -21,7 +21,8 @@ generalised cross-validation, and `ridge=0` gives the paper's solution, of small
 not unique. The paper needs a pre-trained network; without one, random features of the pixels are
 used. A constant feature is appended. With `balanced`, a first round of class counts makes every
 class weigh the same; with `privacy`, noise hides single samples; with `wire=masked64`, masks hide
-single clients' messages.
+single clients' messages; with `wire=rfactor`, triangular factors are merged instead of sums added,
+for features so correlated that squaring their condition hurts.
 
 Limits: one client is ordinary ridge regression, and so is any number of them. ridge = 0,
 features.expansion=none, features.bias=false, features.unit=false is the paper's classifier.
@@ -41,10 +42,16 @@ from fedcord.algorithms.analytic.closed_form import (
     SolvesFromSums,
     summed_stats,
 )
+from fedcord.algorithms.analytic.factor_messages import (
+    factor_spec,
+    factor_update,
+    merged,
+    solve_factor,
+)
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.privacy import Privacy, add_noise, solve_noisy
 from fedcord.algorithms.analytic.stats import StatsAccumulator
-from fedcord.algorithms.analytic.wire import FORMATS, MASKED
+from fedcord.algorithms.analytic.wire import FORMATS, MASKED, RFACTOR
 from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData
@@ -62,7 +69,7 @@ class AFL(SolvesFromSums):
 
     ridge: float | str = param("gcv", "λ >= 0, or gcv", at_least=0, choices=("gcv",))
     features: FeatureMap = param(FeatureMap(), "what is summed")
-    wire: str = param("packed64", "how sums travel", choices=(*FORMATS, MASKED))
+    wire: str = param("packed64", "how sums travel", choices=(*FORMATS, MASKED, RFACTOR))
     balanced: bool = param(False, "give every class the same weight, in a second round")
     privacy: Privacy = param(Privacy(), "noise that hides single samples")
 
@@ -77,8 +84,17 @@ class AFL(SolvesFromSums):
             problems.append(
                 f"balanced and wire = {MASKED}: class counts would travel in the open; choose one."
             )
+        if self.is_factored and self.privacy.is_on:
+            problems.append(
+                f"wire = {RFACTOR} and privacy.epsilon: noise is calibrated to sums; choose one."
+            )
         if problems:
             raise ConfigError(problems)
+
+    @property
+    def is_factored(self) -> bool:
+        """Whether triangular factors travel instead of sums."""
+        return self.wire == RFACTOR
 
     @property
     def rounds(self) -> int | None:
@@ -87,8 +103,8 @@ class AFL(SolvesFromSums):
 
     @property
     def is_additive(self) -> bool:
-        """Sums add up, unless every client adds noise or masks."""
-        return self.privacy.client_noise == 0 and not self.is_masked
+        """Sums add up, unless every client adds noise or masks; factors do not."""
+        return self.privacy.client_noise == 0 and not (self.is_masked or self.is_factored)
 
     def notes(self, task: Task) -> tuple[str, ...]:
         """What may be claimed, and what it rests on."""
@@ -106,6 +122,8 @@ class AFL(SolvesFromSums):
         """Sums; class counts alone in the first round of `balanced`."""
         if self._is_counting(env):
             return {COUNT: TensorSpec((env.task.num_classes,), torch.int64)}
+        if self.is_factored:
+            return factor_spec(self.features.num_features(env.task), env.task.num_classes)
         return super().expected_update(shared, env)
 
     def client_update(
@@ -118,21 +136,29 @@ class AFL(SolvesFromSums):
             return ClientResult(Update({COUNT: count}, weight=len(data.train)))
         if self.is_meeting(env):
             return masked_sums.announce()
+        weight = shared.get(CLASS_WEIGHT)
+        if self.is_factored:
+            return ClientResult(factor_update(self.features, shared, data.train, env, weight))
         tag, size = self.features.tag(shared, env), self.features.num_features(env.task)
-        total = StatsAccumulator(size, classes, tag, shared.get(CLASS_WEIGHT))
+        total = StatsAccumulator(size, classes, tag, weight)
         for rows, labels in self.features.batches(data.train, shared, env):
             total.add(self.privacy.clipped(rows), labels)
         stats = add_noise(total.stats(), self.privacy.client_noise, env.generator("privacy"))
         return self.sent(stats, shared, env)
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
-        """Add up and solve once."""
+        """Add up, or merge, and solve once."""
         if self._is_counting(env):
             count = sum((u.tensors[COUNT] for _, u in updates), torch.zeros(1, dtype=torch.int64))
             weight = balancing_weight(count)
             return state.next({**state.shared, CLASS_WEIGHT: weight})
         if self.is_meeting(env):
             return masked_sums.meet(state, updates)
+        if self.is_factored:
+            size = self.features.num_features(env.task), env.task.num_classes
+            found = merged(updates, size, self.tag(state.shared, env))
+            solved = solve_factor(found, self.ridge, state.shared.get(CLASS_WEIGHT))
+            return state.next(state.shared, found, solved.tensors())
         sums = self.received(state, updates, env)
         if self.privacy.is_on:
             return state.next(state.shared, sums, self._solve_private(sums, env).tensors())

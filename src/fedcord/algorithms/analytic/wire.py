@@ -8,8 +8,8 @@
 | `fixed64` | int64, value × 2^f | sums equal in every bit in any order |
 | `masked64` | the same with random masks that cancel in the sum | hiding single messages |
 
-`rfactor` (the triangular factor of the samples instead of their Gram matrix) cannot be added and so
-is no format of a message here; see `fedcord.algorithms.analytic.rfactor`.
+`rfactor`, the triangular factor of the samples instead of their Gram matrix, cannot be added. Afl
+offers it with a way of merging of its own; see `fedcord.algorithms.analytic.factor_messages`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from fedcord.ops.symmetric import svec, unsvec
 
 FORMATS = ("packed64", "packed32", "svec", "fixed64")
 MASKED = "masked64"
+RFACTOR = "rfactor"
 INTEGERS = ("fixed64", MASKED)
 REAL = ("gram", "moment", "target_square")
 
