@@ -1,0 +1,185 @@
+"""FENS against written-out sums: scores, aggregators, averaging, bytes, and who must be there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.oneshot.baselines.ensemble import Ensemble
+from fedcord.algorithms.oneshot.baselines.fens import FENS
+from fedcord.algorithms.oneshot.baselines.score_aggregator import ScoreAggregator
+from fedcord.core.contract import Env
+from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.rng import torch_generator
+from fedcord.core.tensors import num_bytes, select
+from fedcord.engine.rounds import Schedule, run_rounds
+from fedcord.engine.sequential import SequentialExecutor
+from tests.federation import IMAGE, VECTOR, population, task
+
+SHORT = LocalSGD(epochs=2, batch_size=16, lr=0.1)
+SIZES = (40, 25, 12, 60)
+K, C = len(SIZES), 3
+
+
+def run(fens, values=VECTOR, visited=lambda round_: range(K)):
+    here = task(values)
+    env = Env(here, 0, num_rounds=fens.rounds)
+    states, records = [fens.init(env)], []
+    executor = SequentialExecutor(fens, here, population(values, SIZES))
+
+    def note(state, record):
+        states.append(state)
+        records.append(record)
+
+    run_rounds(fens, executor, env, states[0], Schedule(fens.rounds, visited), note)
+    return states, records, executor, env
+
+
+def by_hand(state, inputs, values=VECTOR):
+    """Every model's scores [B, K, C], each network built and loaded for itself."""
+    here, outputs = task(values), []
+    for row in range(K):
+        network = here.networks[0](None)
+        stacked = select(state.model, "ensemble.0.model")
+        network.load_state_dict({name: tensor[row] for name, tensor in stacked.items()})
+        with torch.no_grad():
+            outputs.append(network.eval()(inputs))
+    return torch.stack(outputs, dim=1)
+
+
+def joined_by_hand(kind, weights, scores):
+    """The aggregator's sums written out."""
+    if kind == "weights":
+        return sum(weights["weight"][m] * scores[:, m] for m in range(K))
+    flat = torch.cat([scores[:, m] for m in range(K)], dim=1)
+    if kind == "mlp":
+        flat = (flat @ weights["hidden.weight"].T + weights["hidden.bias"]).clamp(min=0)
+    return flat @ weights["out.weight"].T + weights["out.bias"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"), [("weights", VECTOR), ("linear", VECTOR), ("mlp", VECTOR), ("mlp", IMAGE)]
+)
+def test_predictions_are_the_aggregator_on_all_models_scores(kind, values):
+    fens = FENS(aggregator=kind, aggregator_rounds=2, local=SHORT, training=SHORT)
+    states, _, _, env = run(fens, values)
+    inputs = env.task.prepare(population(values).test.inputs[:20])
+    weights = select(states[-1].shared, "agg")
+    wanted = joined_by_hand(kind, weights, by_hand(states[-1], inputs, values))
+    found = fens.predict(states[-1].model, {}, inputs, env)
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["weights", "linear"])
+def test_without_aggregator_rounds_it_is_the_uniform_ensemble(kind):
+    fens = FENS(aggregator=kind, aggregator_rounds=0, holdout=0.0, local=SHORT)
+    states, _, _, env = run(fens)
+    ensemble = Ensemble(weighting="uniform", local=SHORT)
+    start = ensemble.init(env)
+    people = population(sizes=SIZES)
+    updates = [
+        (k, ensemble.client_update(start.shared, {}, people.client(k), env.at(k)).update)
+        for k in range(K)
+    ]
+    wanted = ensemble.aggregate(start, iter(updates), env)
+    inputs = env.task.prepare(people.test.inputs[:20])
+    scores = [
+        method.predict(end.model, {}, inputs, env)
+        for method, end in ((fens, states[-1]), (ensemble, wanted))
+    ]
+    assert torch.allclose(scores[0], scores[1], atol=1e-5)
+
+
+def test_a_round_of_the_aggregator_is_a_weighted_mean_of_steps_on_held_out_scores():
+    """One full-batch step per client, by autograd on the scores the clients keep."""
+    one_step = LocalSGD(epochs=1, batch_size=1000, lr=0.1)
+    fens = FENS(
+        aggregator="linear", aggregator_rounds=1, holdout=0.3, local=SHORT, training=one_step
+    )
+    states, _, executor, env = run(fens)
+    before = {n: t.clone() for n, t in select(states[1].shared, "agg").items()}
+    total, size = {n: torch.zeros_like(t) for n, t in before.items()}, 0
+    for k in range(K):
+        train = population(sizes=SIZES).client(k).train
+        held = int(0.3 * SIZES[k] + 0.5)
+        order = torch.randperm(SIZES[k], generator=torch_generator(0, "holdout", 0, k))
+        scores = by_hand(states[1], env.task.prepare(train.inputs[order[:held]]))
+        assert torch.allclose(executor.memories[k]["scores"], scores.flatten(1), atol=1e-5)
+        weights = {n: t.clone().requires_grad_() for n, t in before.items()}
+        loss = F.cross_entropy(
+            joined_by_hand("linear", weights, scores), train.labels[order[:held]]
+        )
+        loss.backward()
+        for name, tensor in weights.items():
+            total[name] += held * (before[name] - 0.1 * tensor.grad)
+        size += held
+    after = select(states[2].shared, "agg")
+    for name, tensor in after.items():
+        assert torch.allclose(tensor, total[name] / size, atol=1e-5)
+        assert not torch.allclose(tensor, before[name], atol=1e-4)
+
+
+def test_models_are_trained_on_all_but_the_holdout_which_is_the_same_in_every_round():
+    fens = FENS(holdout=0.25)
+    data = population(sizes=SIZES).client(0)
+    env = Env(task(), 0, num_rounds=3, client=0)
+    kept, held = fens._part(data, env)
+    again = fens._part(data, replace(env, round=2))[1]
+    assert (len(kept.train), len(held)) == (30, 10)
+    assert torch.equal(held.inputs, again.inputs)
+    both = torch.cat([kept.train.inputs, held.inputs])
+    assert torch.equal(both.sort(dim=0).values, data.train.inputs.sort(dim=0).values)
+    whole = FENS(holdout=0.0)._part(data, env)
+    assert whole[0] is data
+    assert whole[1] is data.train
+
+
+@pytest.mark.parametrize("kind", ["weights", "linear", "mlp"])
+def test_bytes_models_travel_once_and_then_the_aggregator_alone(kind):
+    fens = FENS(aggregator=kind, hidden=4, aggregator_rounds=3, local=SHORT)
+    states, records, _, _ = run(fens)
+    model = num_bytes(select(states[0].shared, "model"))
+    hidden = K * 4
+    numbers = {
+        "weights": K,
+        "linear": K * C * C + C,
+        "mlp": hidden * (K * C + 1) + C * (hidden + 1),
+    }[kind]
+    up = [K * (model + 8)] + [K * (4 * numbers + 8)] * 3
+    down = [K * model, K * (K * model + 8 * K + 4 * numbers)] + [K * 4 * numbers] * 2
+    assert [record.bytes_up for record in records] == up
+    assert [record.bytes_down for record in records] == down
+
+
+def test_a_client_that_was_absent_when_models_were_handed_out_is_told_so():
+    fens = FENS(aggregator_rounds=3, local=SHORT)
+    with pytest.raises(ProtocolError, match="client 3 was not there in round 2, when the models"):
+        run(fens, visited=lambda round_: range(3) if round_ == 1 else range(K))
+    states, _, _, _ = run(fens, visited=lambda round_: range(3) if round_ == 0 else range(K))
+    assert states[-1].result["ensemble.0.clients"].tolist() == [0, 1, 2]  # it may come after that
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ConfigError, match="the aggregator sees scores, not inputs"):
+        FENS(training=LocalSGD(augment="flip"))
+    with pytest.raises(ConfigError, match="holdout"):
+        FENS(holdout=1.0)
+    fens = FENS(local=SHORT)
+    env = Env(task(), 0)
+    with pytest.raises(ProtocolError, match="no client trained on an example"):
+        fens.aggregate(fens.init(env), iter([]), env)
+    with pytest.raises(ProtocolError, match="there are no models yet"):
+        fens.predict(fens.init(env).model, {}, torch.zeros(2, 8), env)
+
+
+def test_first_weights_of_the_mlp_follow_the_seed():
+    def drawn(seed):
+        network = ScoreAggregator("mlp", 2, 3, 4)
+        return network.start(torch_generator(seed, "aggregator"))["hidden.weight"]
+
+    assert torch.equal(drawn(1), drawn(1))
+    assert not torch.equal(drawn(1), drawn(2))
