@@ -1,4 +1,4 @@
-"""FedACnnL and pFedACnnL: T22 to T26, and the batch rule."""
+"""FedACnnL and pFedACnnL: T22 to T26."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.analytic.adaptive_batch import Pace, choose_batches
 from fedcord.algorithms.analytic.afl import AFL
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.fedacnnl import FedACnnL
@@ -66,7 +65,7 @@ def test_t23_the_moment_trick_equals_repeated_targets() -> None:
     codes = label_codes(SMALL, 0, 3, seed=0)
     targets = (one_hot(DATA.labels) @ codes)[:, None].expand(-1, rows.shape[1], -1)
     flat = rows.reshape(-1, rows.shape[2])
-    stats = layer_stats(SMALL, [], DATA, HERE.task, tag=1)
+    stats = layer_stats(SMALL, [], DATA, HERE.task, 1, [slice(0, 90)])
     assert torch.allclose(stats.gram_matrix(), flat.T @ flat)
     assert gap(stats.moment @ codes, flat.T @ targets.reshape(-1, codes.shape[1])) < 1e-10
 
@@ -103,7 +102,7 @@ def test_vectors_go_through_dense_layers() -> None:
 
 def test_every_second_position_changes_the_sums_but_not_the_shapes() -> None:
     sparse = replace(SMALL, stride=2)
-    a, b = (layer_stats(s, [], DATA, HERE.task, 1) for s in (SMALL, sparse))
+    a, b = (layer_stats(s, [], DATA, HERE.task, 1, [slice(0, 90)]) for s in (SMALL, sparse))
     assert a.gram.shape == b.gram.shape
     assert sparse.num_positions(0, HERE.task) * 4 == SMALL.num_positions(0, HERE.task)
     assert float(b.gram_matrix()[-1, -1]) == 90 * 16
@@ -170,21 +169,3 @@ def test_layers_that_make_no_sense_are_refused() -> None:
         Layers(kernel=4)
     with pytest.raises(ConfigError, match="channels = 0: must be at least 1"):
         Layers(channels=(8, 0))
-
-
-def test_slow_clients_get_the_smallest_batch_that_meets_the_median() -> None:
-    quick = Pace(1000, per_batch=0.01, per_sample=0.0001, most_samples=64)
-    slow = Pace(1000, per_batch=0.01, per_sample=0.001, most_samples=512)
-    small = Pace(100, per_batch=0.01, per_sample=0.0001, most_samples=512)
-    found = choose_batches([quick, slow, small])
-    deadline = sorted(min(map(p.seconds, p.sizes)) for p in (quick, slow, small))[1]
-    assert found[1] == 512  # too slow at any size: the largest that fits
-    for pace, batch in ((quick, found[0]), (small, found[2])):
-        assert pace.seconds(batch) <= deadline < pace.seconds(max(batch // 2, 1)) or batch == 1
-
-
-def test_pace_follows_from_two_timings() -> None:
-    pace = Pace.timed(100, [(32, 0.42), (8, 0.18)], most_samples=64)
-    assert (pace.per_sample, pace.per_batch) == pytest.approx((0.01, 0.1))
-    with pytest.raises(ConfigError, match="two batches of 8 samples tell no pace"):
-        Pace.timed(100, [(8, 0.1), (8, 0.2)], 64)

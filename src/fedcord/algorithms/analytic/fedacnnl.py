@@ -22,6 +22,9 @@ directions; so a share `random_channels` of them are random filters (1 gives the
 method has to beat). Channels are scaled to mean square 1 from the sums. The last map is averaged
 down to `layers.grid`.
 
+With `batches.rule=adaptive`, clients choose by their speed how many samples they take at once,
+which changes nothing but time.
+
 Limits: without hidden layers it is `afl` on flattened inputs with ridge γN. random_channels = 1 is
 a random-filter network with a solved last layer.
 """
@@ -29,11 +32,20 @@ a random-filter network with a solved last layer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from fedcord.algorithms.analytic.adaptive_batch import (
+    SECONDS,
+    Batches,
+    TimedBatches,
+    deadline_of,
+    even_batches,
+    pace_memory,
+    with_seconds,
+)
 from fedcord.algorithms.analytic.closed_form import (
     SEEN,
     STATS,
@@ -51,10 +63,11 @@ from fedcord.algorithms.analytic.layerwise import (
     unit_variance,
 )
 from fedcord.algorithms.analytic.stats import SufficientStats, feature_tag
-from fedcord.core.contract import ClientResult, Env, ServerState, Updates
+from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
 from fedcord.ops.ridge import solve_ridge
 
@@ -70,8 +83,18 @@ class FedACnnL:
         0.5, "share of channels that are random filters", at_least=0, at_most=1
     )
 
+    batches: Batches = param(Batches(), "samples taken at once")
+
     def __post_init__(self) -> None:
         check_params(self)
+
+    def notes(self, task: Task) -> tuple[str, ...]:
+        """What deserves a second look in these settings."""
+        return self.batches.notes()
+
+    def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """Clients report nothing that could go wrong."""
+        return ()
 
     @property
     def rounds(self) -> int | None:
@@ -80,33 +103,50 @@ class FedACnnL:
 
     @property
     def is_additive(self) -> bool:
-        """Every round's updates are sums over samples."""
-        return True
+        """Every round's updates are sums over samples; timings are not."""
+        return not self.batches.is_adaptive
 
     def init(self, env: Env) -> ServerState:
         """No layer yet."""
         return network_start(env)
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
-        """Sums of this round's layer."""
+        """Sums of this round's layer, and how long they would take at best."""
         size = self.layers.num_inputs(env.round, env.task)
         spec = SufficientStats.spec(size, env.task.num_classes)
-        return {f"{STATS}.{name}": part for name, part in spec.items()}
+        timed = {SECONDS: TensorSpec((), torch.float64)} if self.batches.is_adaptive else {}
+        return {**{f"{STATS}.{name}": part for name, part in spec.items()}, **timed}
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
     ) -> ClientResult:
         """One pass through the layers so far, then sums."""
-        tag = layer_tag(self.layers, shared, env)
-        stats = layer_stats(self.layers, collected(shared), data.train, env.task, tag)
-        return ClientResult(stats_update(stats, "packed64"))
+        tag, weights, count = (
+            layer_tag(self.layers, shared, env),
+            collected(shared),
+            len(data.train),
+        )
+        most = self.batches.most(8 * self.layers.sample_numbers(len(weights), env.task))
+        size = self.batches.size(count, most, shared, memory)
+        timed = TimedBatches(count, size) if self.batches.is_adaptive else None
+        batches = timed or even_batches(0, count, size)
+        stats = layer_stats(self.layers, weights, data.train, env.task, tag, batches)
+        update = stats_update(stats, "packed64")
+        if timed is None:
+            return ClientResult(update)
+        pace = timed.pace(most)
+        best = torch.tensor(pace.best_seconds if pace else 0.0, dtype=torch.float64)
+        tensors = {**update.tensors, SECONDS: best}
+        return ClientResult(replace(update, tensors=tensors), pace_memory(pace))
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Solve this round's layer."""
         tag = layer_tag(self.layers, state.shared, env)
-        stats = summed_stats(add_messages({}, updates, tag), "packed64")
+        seconds: list[float] = []
+        sums = add_messages({}, with_seconds(updates, seconds), tag)
+        stats = summed_stats(sums, "packed64")
         weight = self.solve_layer(stats, env)
-        shared = {**state.shared, f"layer{env.round}.weight": weight}
+        shared = {**state.shared, f"layer{env.round}.weight": weight, **deadline_of(seconds)}
         return state.next(shared, result={SEEN: stats.class_count > 0})
 
     def solve_layer(self, stats: SufficientStats, env: Env) -> Tensor:

@@ -9,7 +9,7 @@ one sample.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,16 +85,29 @@ class Layers:
             return 1
         return math.ceil(shape[1] / self.stride) * math.ceil(shape[2] / self.stride)
 
-    def design(self, inputs: Tensor, weights: list[Tensor], task: Task) -> Iterator[Tensor]:
-        """What the layer after `weights` sees: patches [B, P, D] of prepared inputs, in blocks."""
-        layer = len(weights)
-        shape = self.map_shape(0, task)
-        every = self.stride if layer < len(self.channels) else 1
-        largest = max(
+    def sample_numbers(self, layer: int, task: Task) -> int:
+        """The most numbers one sample takes on its way to a layer's patches."""
+        return max(
             math.prod(self.map_shape(i, task)[1:]) * self.num_inputs(i, task)
             for i in range(layer + 1)
         )
-        for part in inputs.split(max(1, NUMBERS_AT_ONCE // largest)):
+
+    def design(
+        self, inputs: Tensor, weights: list[Tensor], task: Task, at_once: int | None = None
+    ) -> Iterator[Tensor]:
+        """What the layer after `weights` sees: patches [B, P, D] of prepared inputs, in blocks.
+
+        Args:
+            inputs: from `Task.prepare`.
+            weights: of the layers before.
+            task: the learning problem.
+            at_once: samples in a block; as many as fit 32 MB when not given.
+        """
+        layer = len(weights)
+        shape = self.map_shape(0, task)
+        every = self.stride if layer < len(self.channels) else 1
+        block = at_once or max(1, NUMBERS_AT_ONCE // self.sample_numbers(layer, task))
+        for part in inputs.split(block):
             x = part.to(torch.float64).view(len(part), *shape)
             for weight in weights:
                 x = self._activated(x, weight)
@@ -142,22 +155,34 @@ class Layers:
 
 
 def layer_stats(
-    layers: Layers, weights: list[Tensor], data: Examples, task: Task, tag: int
+    layers: Layers,
+    weights: list[Tensor],
+    data: Examples,
+    task: Task,
+    tag: int,
+    batches: Iterable[slice],
 ) -> SufficientStats:
     """Sums of the layer after `weights`.
 
     All positions of a sample have the same target, so the moment needs only the sum of its patches,
     whatever the targets are: D × C numbers for any number of channels.
+
+    Args:
+        layers: the network.
+        weights: of the layers before.
+        data: samples.
+        task: the learning problem.
+        tag: of the patches.
+        batches: which samples to take at once; all of them once.
     """
     size, classes = layers.num_inputs(len(weights), task), task.num_classes
     gram = GramAccumulator(size)
     moment = torch.zeros(classes, size, dtype=torch.float64)
-    done = 0
-    for part in data.inputs.split(256):
-        for rows in layers.design(task.prepare(part), weights, task):
+    for batch in batches:
+        inputs, labels = task.prepare(data.inputs[batch]), data.labels[batch]
+        for rows in layers.design(inputs, weights, task, len(labels)):
             gram.add(rows.reshape(-1, size))
-            moment.index_add_(0, data.labels[done : done + len(rows)], rows.sum(1))
-            done += len(rows)
+            moment.index_add_(0, labels, rows.sum(1))
     count = torch.bincount(data.labels, minlength=classes)
     total = count.sum()
     return SufficientStats(

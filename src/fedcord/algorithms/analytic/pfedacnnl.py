@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fedcord.algorithms.analytic.adaptive_batch import Batches
 from fedcord.algorithms.analytic.closed_form import (
     SEEN,
     STATS,
@@ -54,6 +55,7 @@ from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Upda
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.rng import derive_seed
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, select
 from fedcord.ops.anchored import AnchoredPath
 from fedcord.ops.kmeans import choose_groups
@@ -81,8 +83,18 @@ class PFedACnnL:
         "loo", "μ > 0 towards the group's model, or loo", above=0, choices=("loo",)
     )
 
+    batches: Batches = param(Batches(), "samples taken at once")
+
     def __post_init__(self) -> None:
         check_params(self)
+
+    def notes(self, task: Task) -> tuple[str, ...]:
+        """What deserves a second look in these settings."""
+        return self.batches.notes()
+
+    def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """Clients report nothing that could go wrong."""
+        return ()
 
     @property
     def rounds(self) -> int | None:
@@ -92,7 +104,9 @@ class PFedACnnL:
     @property
     def shared_network(self) -> FedACnnL:
         """The method that trains what everybody shares."""
-        return FedACnnL(self.layers, self.ridge, self.last_ridge, self.random_channels)
+        return FedACnnL(
+            self.layers, self.ridge, self.last_ridge, self.random_channels, self.batches
+        )
 
     def init(self, env: Env) -> ServerState:
         """No layer yet."""
