@@ -128,7 +128,7 @@ PRESETS: Mapping[str, Rung] = MappingProxyType(
             {
                 "anchors": _ETF,
                 "alignment": {"form": "cosine"},
-                "policy": {**_FLARE, "lambda_max": 1.0, "hinge_weight": 0.5, "entropy_max": 1.0},
+                "policy": {**_FLARE, "lambda_max": 0.1, "hinge_weight": 5.0, "entropy_max": 0.1},
             },
         ),
         "flare-lpa": Rung(
