@@ -5,11 +5,13 @@ import pytest
 import torch
 
 import fedcord
+from fedcord.algorithms.registry import ALGORITHMS
 from fedcord.core.errors import CheckpointError, ConfigError, DataError
 from fedcord.data.dataset import Dataset, Split
 from fedcord.engine.population import Population
 from fedcord.experiment.build import build_experiment
 from fedcord.experiment.load import load_config
+from fedcord.store.run_folder import RunFolder
 
 
 def _own(seed: int = 0, num: int = 90) -> Dataset:
@@ -119,3 +121,12 @@ def test_compare_from_python(tmp_path: Path) -> None:
     assert {row.name for row in found.leaderboard.rows} == {"fedavg", "fedprox"}
     with pytest.raises(ConfigError, match="add --resume"):
         fedcord.compare(["fedavg"], seeds=1, rounds=2, clients=4, out=tmp_path / "study")
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_settings_read_back_from_a_run_folder_are_the_same(name: str, tmp_path: Path) -> None:
+    config = load_config({"algorithm": name})
+    folder = RunFolder(tmp_path / "run")
+    folder.create()
+    folder.write_config(config.plain())
+    assert config.differences(folder.read_config()) == []

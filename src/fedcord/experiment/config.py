@@ -58,7 +58,7 @@ class RunConfig:
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
         """Settings in which another plain configuration differs, in words."""
-        mine = self.plain()
+        mine = json.loads(json.dumps(self.plain()))  # as read from a file, where tuples are lists
         return [
             f"{name} is {other.get(name)!r} there and {mine.get(name)!r} here"
             for name in sorted(mine.keys() | other.keys())
