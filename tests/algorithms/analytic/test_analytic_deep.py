@@ -11,9 +11,11 @@ from torch import Tensor
 
 from fedcord.algorithms.analytic.deepafl import DeepAFL
 from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.fedhip import FedHiP
 from fedcord.algorithms.analytic.invariance import check_invariance
 from fedcord.algorithms.analytic.membership import forget, model_difference
 from fedcord.algorithms.analytic.safle import SAFLe, one_hot_tables
+from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError
 from fedcord.ops.ridge import solve_ridge
 from fedcord.ops.sandwiched import sandwiched_solve
@@ -89,6 +91,84 @@ def test_deepafl_at_an_infinite_block_ridge_is_ridge_regression() -> None:
     flat = DeepAFL(blocks=2, width=10, ridge=0.5, block_ridge=1e15, features=NARROW)
     _, wanted = plain_deepafl(flat, 0)
     assert gap(weight(trained(flat, dealt(DATA, PARTS))), wanted) < 1e-8
+
+
+PERSONAL = DeepAFL(blocks=3, width=10, ridge=0.5, features=NARROW, personal=True)
+
+
+def last_features(method: DeepAFL, state: ServerState, inputs: Tensor) -> Tensor:
+    """Φ_T, block by block."""
+    phi = method.features(inputs, {}, env())
+    for block in range(method.blocks):
+        phi = phi + method._units(phi, block, 0) @ state.shared[f"block{block}.omega"]
+    return phi
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_t10_a_personal_last_layer_is_the_direct_solution_with_own_samples_weighted(
+    number: int,
+) -> None:
+    clients = dealt(DATA, PARTS)
+    state = trained(PERSONAL, clients)
+    memory = PERSONAL.personalize(state.model, {}, clients[number], env().at(number))
+    phi, y = last_features(PERSONAL, state, DATA.inputs), one_hot(DATA.labels)
+    weight_of = torch.ones(90, 1, dtype=torch.float64)
+    weight_of[PARTS[number]] += memory["head.alpha"]
+    left = phi.T @ (weight_of * phi) + 0.5 * torch.eye(21, dtype=torch.float64)
+    wanted = torch.linalg.solve(left, phi.T @ (weight_of * y))
+    assert gap(memory["head.weight"], wanted) < 1e-8
+    inputs = DATA.inputs[:9]
+    scores = PERSONAL.predict(state.model, memory, inputs, env())
+    assert torch.allclose(scores, last_features(PERSONAL, state, inputs) @ wanted)
+
+
+def test_t13_its_weight_has_the_fewest_mistakes_when_samples_are_left_out_one_by_one() -> None:
+    """Blocks are kept: they are shared, and only the last layer is fitted again."""
+    own = torch.arange(0, 90, 6)
+    rest = torch.tensor([i for i in range(90) if i % 6])
+    clients = dealt(DATA, [own, rest])
+    state = trained(PERSONAL, clients)
+    memory = PERSONAL.personalize(state.model, {}, clients[0], env().at(0))
+    phi, y = last_features(PERSONAL, state, DATA.inputs), one_hot(DATA.labels)
+    scored = []
+    for relative in (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0):
+        alpha, mistakes, square = relative * 90 / len(own), 0, 0.0
+        for left_out in own.tolist():
+            w = torch.ones(90, 1, dtype=torch.float64)
+            w[own] += alpha
+            w[left_out] = 0.0
+            left = phi.T @ (w * phi) + 0.5 * torch.eye(21, dtype=torch.float64)
+            error = y[left_out] - phi[left_out] @ torch.linalg.solve(left, phi.T @ (w * y))
+            mistakes += int((y[left_out] - error).argmax()) != int(DATA.labels[left_out])
+            square += float((error**2).sum())
+        scored.append((mistakes, square, alpha))
+    assert float(memory["head.alpha"]) == pytest.approx(min(scored)[2])
+
+
+def test_t10_personal_last_layers_do_not_depend_on_how_others_samples_are_dealt() -> None:
+    certificate = check_invariance(PERSONAL, dealt(DATA, PARTS), env())
+    assert certificate.difference < 1e-8
+    state = trained(PERSONAL, dealt(DATA, PARTS))
+    # and it is not for want of personalisation
+    memory = PERSONAL.personalize(state.model, {}, dealt(DATA, PARTS)[0], env().at(0))
+    assert gap(memory["head.weight"], weight(state)) > 1e-3
+
+
+def test_a_personal_layer_without_samples_or_blocks_is_what_it_should_be() -> None:
+    clients = dealt(DATA, PARTS)
+    state = trained(PERSONAL, clients)
+    empty = PERSONAL.personalize(state.model, {}, client(DATA, slice(0, 0)), env().at(9))
+    assert torch.equal(empty["head.weight"], weight(state))
+    plain = replace(PERSONAL, personal=False)
+    assert plain.personalize(trained(plain, clients).model, {}, clients[0], env().at(0)) == {}
+    assert "metric.gram" not in trained(plain, clients).model
+    flat = replace(PERSONAL, block_ridge=1e15)
+    fedhip = FedHiP(ridge=0.5, features=NARROW)
+    own = [
+        method.personalize(trained(method, clients).model, {}, clients[1], env().at(1))
+        for method in (flat, fedhip)
+    ]
+    assert gap(own[0]["head.weight"], own[1]["head.weight"]) < 1e-8
 
 
 SAFLE = SAFLe(levels=3, bits=2, groups=7)

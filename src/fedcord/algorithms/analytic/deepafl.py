@@ -4,7 +4,8 @@ Reference: "DeepAFL: Deep Analytic Federated Learning", 2026.
 
 Travels: in every round up the joint sums of the features Φ and the next block's hidden units F
 (only what the server cannot work out itself, except every `refresh` blocks), down the blocks so
-far. Stays: samples.
+far; with `personal`, after the last round down the regularised sum of the last features. Stays:
+samples and personal last layers.
 
 | paper | here |
 |---|---|
@@ -20,7 +21,10 @@ far. Stays: samples.
 Deviations: the paper asks for two rounds per block, first for W_t and then for Ω_t. F_t depends on
 Φ_t and the seed alone, so the joint sums of [Φ_t, F_t] give both, and by algebra also the sums of
 Φ_{t+1}: T rounds instead of 2T+1. Sums and solves are in float64. The first features are those of
-`features`, and λ is chosen once, by generalised cross-validation on them.
+`features`, and λ is chosen once, by generalised cross-validation on them. With `personal`, every
+client solves once more on the last features with its own samples counted α times more, as FedHiP
+does (a proposal for the latter's open question of deeper classifiers); the server knows the sums of
+these features already, so it costs no round.
 
 Limits: the training objective never rises from block to block, since Ω = 0 is allowed. With
 block_ridge → ∞ it is `afl`.
@@ -45,6 +49,7 @@ from fedcord.algorithms.analytic.closed_form import (
     solve_stats,
 )
 from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.fedhip import ALPHA, COUNT, METRIC, FedHiP
 from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.errors import ProtocolError
@@ -69,6 +74,7 @@ class DeepAFL:
     activation: str = param("gelu", "of hidden units", choices=("gelu", "tanh", "relu"))
     refresh: int = param(5, "blocks after which all sums are sent again", at_least=1)
     features: FeatureMap = param(FeatureMap(), "features the first block starts from")
+    personal: bool = param(False, "a last layer of its own for every client, as in FedHiP")
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -171,13 +177,31 @@ class DeepAFL:
             "objective": torch.tensor(history, dtype=torch.float64),
         }
         shared = {**state.shared, f"block{env.round}.omega": omega}
-        return state.next(shared, private, {WEIGHT: weight, SEEN: count > 0})
+        result = {WEIGHT: weight, SEEN: count > 0}
+        if self.personal and env.round == self.blocks - 1:
+            metric = phi_gram.clone()
+            metric.diagonal().add_(ridge)
+            result |= {METRIC: pack(metric), COUNT: count.sum()}
+        return state.next(shared, private, result)
+
+    def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
+        """The client's own last layer and its α by leave-one-out; nothing unless `personal`."""
+        if not self.personal:
+            return {}
+        phi = self._through(
+            self.features.all(data.train, shared, env), shared, self.blocks, env.seed
+        )
+        targets = F.one_hot(data.train.labels, env.task.num_classes).to(torch.float64)
+        known = {**shared, WEIGHT: aligned(shared, WEIGHT)}
+        alpha, weight = FedHiP().personal_model(known, phi, targets)
+        return {WEIGHT: weight, ALPHA: torch.tensor(alpha, dtype=torch.float64)}
 
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
         """Scores [B, C] of the network as deep as it is by now."""
         done = sum(1 for name in shared if name.endswith(".omega"))
         phi = self._through(self.features(inputs, shared, env), shared, done, env.seed)
-        return mask_unseen(phi @ aligned(shared, WEIGHT), shared[SEEN])
+        weight = aligned(memory if WEIGHT in memory else shared, WEIGHT)
+        return mask_unseen(phi @ weight, shared[SEEN])
 
     def _through(self, phi: Tensor, shared: Tensors, depth: int, seed: int) -> Tensor:
         for block in range(depth):
