@@ -13,7 +13,7 @@ def test_scores_are_minus_mean_squared_distances() -> None:
     scores = nearest_scores(FEATURES, PROTOTYPES, torch.ones(5, dtype=torch.bool))
     for row in range(40):
         for label in range(5):
-            wanted = -math.dist(FEATURES[row].tolist(), PROTOTYPES[label].tolist()) ** 2 / 6
+            wanted = -(math.dist(FEATURES[row].tolist(), PROTOTYPES[label].tolist()) ** 2) / 6
             assert abs(float(scores[row, label]) - wanted) < 1e-5
 
 
