@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from fedcord.engine.sequential import SequentialExecutor
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "algorithm": "fafi",
     "partition": "dirichlet:0.1",
     "clients": 3,
@@ -20,19 +21,19 @@ SETTINGS = {
 }
 
 
-def fafi(tmp_path: Path, name: str, reuse: bool, engine: str = "sequential", **params):
+def fafi(tmp_path: Path, name: str, reuse: bool, engine: str = "sequential", **params: Any) -> Any:
     config = load_config({**SETTINGS, "params": {**SETTINGS["params"], **params}})
     place = Place(tmp_path / name, engine, reuse=tmp_path / "work" if reuse else None)
     return run(config, place)
 
 
 @pytest.fixture
-def visits(monkeypatch):
+def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Clients the sequential engine was asked to train."""
     asked: list[int] = []
     inner = SequentialExecutor.map_clients
 
-    def counted(self, job, clients):
+    def counted(self: Any, job: Any, clients: Any) -> Any:
         if job.verb == "update":
             asked.extend(clients)
         return inner(self, job, clients)
@@ -41,7 +42,9 @@ def visits(monkeypatch):
     return asked
 
 
-def test_a_repeated_run_visits_nobody_and_gives_the_same_bits(tmp_path, visits):
+def test_a_repeated_run_visits_nobody_and_gives_the_same_bits(
+    tmp_path: Path, visits: list[int]
+) -> None:
     plain = fafi(tmp_path, "plain", reuse=False)
     first = fafi(tmp_path, "first", reuse=True)
     del visits[:]
@@ -51,7 +54,9 @@ def test_a_repeated_run_visits_nobody_and_gives_the_same_bits(tmp_path, visits):
     assert again["bytes_up"] == plain["bytes_up"]
 
 
-def test_another_server_shares_the_work_and_equals_its_own_run(tmp_path, visits):
+def test_another_server_shares_the_work_and_equals_its_own_run(
+    tmp_path: Path, visits: list[int]
+) -> None:
     server = {"kind": "iffi", "noise_samples": 4}
     alone = fafi(tmp_path, "alone", reuse=False, server=server)
     fafi(tmp_path, "first", reuse=True)
@@ -65,14 +70,16 @@ def test_another_server_shares_the_work_and_equals_its_own_run(tmp_path, visits)
     "changed",
     [{"local": {"epochs": 2, "lr": 0.01}}, {"server": {"kind": "lpa"}}, {"checkpoints": 1}],
 )
-def test_other_client_work_is_done_anew(tmp_path, visits, changed):
+def test_other_client_work_is_done_anew(
+    tmp_path: Path, visits: list[int], changed: dict[str, Any]
+) -> None:
     fafi(tmp_path, "first", reuse=True)
     del visits[:]
     fafi(tmp_path, "other", reuse=True, **changed)
     assert set(visits) == {0, 1, 2}
 
 
-def test_another_seed_is_done_anew(tmp_path, visits):
+def test_another_seed_is_done_anew(tmp_path: Path, visits: list[int]) -> None:
     fafi(tmp_path, "first", reuse=True)
     del visits[:]
     config = load_config({**SETTINGS, "seed": 1})
@@ -80,7 +87,7 @@ def test_another_seed_is_done_anew(tmp_path, visits):
     assert set(visits) == {0, 1, 2}
 
 
-def test_only_what_is_missing_is_done(tmp_path, visits):
+def test_only_what_is_missing_is_done(tmp_path: Path, visits: list[int]) -> None:
     fafi(tmp_path, "first", reuse=True)
     answers = sorted((tmp_path / "work").iterdir(), key=lambda path: path.stat().st_mtime_ns)
     answers[-1].unlink()  # the last client of the last round
@@ -90,7 +97,7 @@ def test_only_what_is_missing_is_done(tmp_path, visits):
     assert again["state_hash"] == fafi(tmp_path, "plain", reuse=False)["state_hash"]
 
 
-def test_time_is_what_the_work_took_when_it_was_done(tmp_path):
+def test_time_is_what_the_work_took_when_it_was_done(tmp_path: Path) -> None:
     fafi(tmp_path, "first", reuse=True)
     for path in (tmp_path / "work").iterdir():
         content = path.read_bytes()
@@ -99,14 +106,14 @@ def test_time_is_what_the_work_took_when_it_was_done(tmp_path):
     assert again["seconds"] >= 600  # three clients, two rounds
 
 
-def test_processes_share_with_sequential(tmp_path, visits):
+def test_processes_share_with_sequential(tmp_path: Path, visits: list[int]) -> None:
     by_processes = fafi(tmp_path, "first", reuse=True, engine="processes")
     again = fafi(tmp_path, "again", reuse=True)
     assert visits == []
     assert by_processes["state_hash"] == again["state_hash"]
 
 
-def test_a_broken_file_is_named(tmp_path):
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
     fafi(tmp_path, "first", reuse=True)
     broken = next(iter((tmp_path / "work").iterdir()))
     broken.write_bytes(broken.read_bytes()[:40])
@@ -114,7 +121,9 @@ def test_a_broken_file_is_named(tmp_path):
         fafi(tmp_path, "again", reuse=True)
 
 
-def test_a_file_in_place_of_the_folder_is_refused(tmp_path, capsys):
+def test_a_file_in_place_of_the_folder_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "work").write_text("")
     code = main(["run", "fafi", "--reuse", str(tmp_path / "work"), "--out", str(tmp_path / "run")])
     assert code == 2

@@ -159,7 +159,7 @@ def test_the_strength_of_alignment_is_drawn_for_methods_that_have_one(
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["flare", "v12"]
     lines = figure.axes[1].lines
     assert len(lines) == 4  # two clients, two seeds
-    assert max(max(line.get_ydata()) for line in lines) == 2e5
+    assert max(np.max(np.asarray(line.get_ydata())) for line in lines) == 2e5
     assert figure.axes[1].get_yscale() == "log"
     save_figure(figure, tmp_path / "alignment.svg")
     assert "v12" in text_of(tmp_path / "alignment.svg")
@@ -177,7 +177,7 @@ def test_a_client_missing_at_a_checkpoint_leaves_a_gap(write_study: StudyWriter)
     path.write_text("\n".join([first.replace('"1": {"lambda_raw": 7.0}', '"1": {}'), *rest]) + "\n")
     figure = alignment_figure(board_of(study))
     assert figure is not None
-    assert [len(line.get_ydata()) for line in figure.axes[0].lines] == [4, 3, 4, 4]
+    assert [np.size(line.get_ydata()) for line in figure.axes[0].lines] == [4, 3, 4, 4]
 
 
 def test_lambdas_that_are_no_numbers_are_named(write_study: StudyWriter) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,12 +40,12 @@ COUNTS = st.lists(
 )
 
 
-def as_counts(rows):
+def as_counts(rows: Any) -> Any:
     return {2 * number: torch.tensor(row, dtype=torch.float32) for number, row in enumerate(rows)}
 
 
 @given(COUNTS)
-def test_size_is_a_stable_descending_sort(rows):
+def test_size_is_a_stable_descending_sort(rows: Any) -> None:
     order = by_size(as_counts(rows))
     sizes = [sum(rows[client // 2]) for client in order]
     assert sizes == sorted(sizes, reverse=True)
@@ -56,7 +58,7 @@ def test_size_is_a_stable_descending_sort(rows):
 
 
 @given(COUNTS)
-def test_coverage_takes_the_best_next_client_every_time(rows):
+def test_coverage_takes_the_best_next_client_every_time(rows: Any) -> None:
     counts = as_counts(rows)
     order = by_coverage(counts)
     assert sorted(order) == sorted(counts)
@@ -66,13 +68,13 @@ def test_coverage_takes_the_best_next_client_every_time(rows):
         assert values[order[place]] >= max(values.values()) - 1e-9
 
 
-def test_coverage_prefers_a_small_client_with_unseen_classes():
+def test_coverage_prefers_a_small_client_with_unseen_classes() -> None:
     rows = [[50, 50, 0], [60, 60, 0], [0, 0, 40]]
     assert by_coverage(as_counts(rows)) == [2, 4, 0]
     assert by_size(as_counts(rows)) == [2, 0, 4]
 
 
-def test_random_orders_are_all_reached_and_follow_the_seed():
+def test_random_orders_are_all_reached_and_follow_the_seed() -> None:
     counts = as_counts([[1, 0, 0], [0, 2, 0], [3, 0, 0]])
     orders = [
         tuple(at_random(counts, torch_generator(seed, "selection", 0, 0))) for seed in range(60)
@@ -81,7 +83,7 @@ def test_random_orders_are_all_reached_and_follow_the_seed():
     assert orders[7] == tuple(at_random(counts, torch_generator(7, "selection", 0, 0)))
 
 
-def hsic(first, second):
+def hsic(first: Any, second: Any) -> Any:
     """By its definition, with Gram matrices of samples and a centring matrix."""
     count = len(first)
     centre = np.eye(count) - np.ones((count, count)) / count
@@ -91,21 +93,21 @@ def hsic(first, second):
 
 @settings(deadline=None)
 @given(seed=st.integers(0, 10**6), widths=st.tuples(st.integers(1, 6), st.integers(1, 6)))
-def test_cka_is_normalised_hsic(seed, widths):
+def test_cka_is_normalised_hsic(seed: int, widths: Any) -> None:
     generator = np.random.default_rng(seed)
     first, second = (generator.normal(size=(12, width)) for width in widths)
     wanted = hsic(first, second) / np.sqrt(hsic(first, first) * hsic(second, second))
     assert linear_cka(torch.from_numpy(first), torch.from_numpy(second)) == pytest.approx(wanted)
 
 
-def test_cka_is_one_for_rotated_and_scaled_features_and_zero_for_constant_ones():
+def test_cka_is_one_for_rotated_and_scaled_features_and_zero_for_constant_ones() -> None:
     features = torch.randn(20, 5, generator=torch_generator(0, "x", 0, 0), dtype=torch.float64)
     rotation = torch.linalg.qr(features[:5]).Q
     assert linear_cka(features, 3 * features @ rotation) == pytest.approx(1)
     assert linear_cka(features, torch.ones(20, 4, dtype=torch.float64)) == 0
 
 
-def test_difference_always_takes_the_one_least_like_any_chosen():
+def test_difference_always_takes_the_one_least_like_any_chosen() -> None:
     draws = torch_generator(1, "x", 0, 0)
     features = {k: torch.randn(30, 4, generator=draws, dtype=torch.float64) for k in range(5)}
     features[5] = 2 * features[0]  # the same as the first, so it comes last
@@ -120,11 +122,11 @@ def test_difference_always_takes_the_one_least_like_any_chosen():
         assert likeness[order[place]] == min(likeness.values())
 
 
-def test_what_does_not_fit_is_passed_over_and_all_limits_hold():
+def test_what_does_not_fit_is_passed_over_and_all_limits_hold() -> Any:
     costs = {0: Cost(60, 10), 1: Cost(50, 10), 2: Cost(30, 40), 3: Cost(10, 5)}
     order = [0, 1, 2, 3]
 
-    def chosen(width_limit=1000, **values):
+    def chosen(width_limit: Any = 1000, **values: Any) -> Any:
         return Selection(**values).within_budget(order, costs.__getitem__, width_limit)
 
     assert chosen(byte_budget=1000) == [0, 1, 2, 3]
@@ -136,7 +138,7 @@ def test_what_does_not_fit_is_passed_over_and_all_limits_hold():
 
 
 @pytest.mark.parametrize("rule", ["size", "coverage", "random", "cka", "all"])
-def test_every_rule_keeps_to_the_most_encoders_and_to_the_width(rule):
+def test_every_rule_keeps_to_the_most_encoders_and_to_the_width(rule: str) -> None:
     states, records = run(method(selection={"rule": rule, "max_encoders": 2}))
     assert len(states[-1].shared["chosen"]) == 2
     assert all(record.refused == () for record in records)
@@ -145,7 +147,7 @@ def test_every_rule_keeps_to_the_most_encoders_and_to_the_width(rule):
     assert wide[-1].result["head.weight"].shape == (49, 3)
 
 
-def test_bytes_of_small_formats_count_against_the_budget():
+def test_bytes_of_small_formats_count_against_the_budget() -> None:
     here = task(MIXED)
     encoder = {n: t for n, t in here.scratch_network(1).state_dict().items() if "head" not in n}
     least = travelling_bytes(encoder, "int8")
@@ -158,7 +160,7 @@ TENSORS = st.tuples(st.integers(0, 10**6), st.floats(1e-4, 1e3))
 
 
 @given(TENSORS)
-def test_int8_is_within_half_a_step_and_float16_within_its_precision(drawn):
+def test_int8_is_within_half_a_step_and_float16_within_its_precision(drawn: Any) -> None:
     seed, scale = drawn
     draws = torch_generator(seed, "w", 0, 0)
     tensors = {
@@ -185,7 +187,7 @@ def test_int8_is_within_half_a_step_and_float16_within_its_precision(drawn):
 
 
 @pytest.mark.parametrize("form", ["float32", "float16", "int8"])
-def test_shapes_and_bytes_are_known_without_values(form):
+def test_shapes_and_bytes_are_known_without_values(form: str) -> None:
     network = task(IMAGE).initial_network(torch_generator(0, "w", 0, 0))
     tensors = dict(network.state_dict())
     assert travelling_spec(tensors, form) == spec_of(shrink(tensors, form))
@@ -196,12 +198,12 @@ def test_shapes_and_bytes_are_known_without_values(form):
     assert travelling_bytes(garbage, form) == travelling_bytes(tensors, form)
 
 
-def test_weights_beyond_float16_are_refused():
+def test_weights_beyond_float16_are_refused() -> None:
     with pytest.raises(NumericalError, match=r"w has values up to 70000, beyond float16; use"):
         shrink({"w": torch.tensor([7e4])}, "float16")
 
 
-def test_limits_that_no_encoder_can_meet_are_refused_at_once_all_together():
+def test_limits_that_no_encoder_can_meet_are_refused_at_once_all_together() -> None:
     with pytest.raises(ConfigError) as caught:
         method(joint={"width_limit": 10}, selection={"byte_budget": 100}).init(Env(task(), 0))
     assert "1 encoder(s) of width 16 make a head of 16 features" in str(caught.value)
@@ -225,8 +227,8 @@ def test_limits_that_no_encoder_can_meet_are_refused_at_once_all_together():
     ],
 )
 def test_bad_input_ends_with_2_in_clear_words_and_leaves_nothing(
-    assignment, words, tmp_path, capsys
-):
+    assignment: Any, words: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sets = [part for value in assignment.split() for part in ("--set", value)]
     out = tmp_path / "run"
     code = main(["run", "accord", "--model", "mlp:16", *sets, "--out", str(out)])

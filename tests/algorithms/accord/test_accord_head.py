@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ SAMPLES = examples(90, seed=3)
 TEST = examples(50, seed=4)
 
 
-def dealt(owners: list[int], num_clients: int):
+def dealt(owners: list[int], num_clients: Any) -> Any:
     places = torch.tensor(owners)
     return [client(SAMPLES, (places == k).nonzero().flatten()) for k in range(num_clients)]
 
@@ -51,8 +52,8 @@ def dealt(owners: list[int], num_clients: int):
     combine=st.sampled_from(["concat", "mean"]),
 )
 def test_head_is_the_ridge_regression_of_pooled_samples_for_any_partition(
-    owners, chosen, ridge, combine
-):
+    owners: Any, chosen: Any, ridge: Any, combine: Any
+) -> None:
     accord = method(ridge=ridge, joint={"combine": combine})
     env = at_sums(accord)
     state = with_encoders(accord, env, sorted(chosen))
@@ -67,7 +68,7 @@ def test_head_is_the_ridge_regression_of_pooled_samples_for_any_partition(
     "joint",
     [{"projection": 7}, {"expansion": "relu", "width": 30}, {"expansion": "rff", "width": 30}],
 )
-def test_so_it_is_behind_projection_and_expansion_whose_width_is_as_asked(joint):
+def test_so_it_is_behind_projection_and_expansion_whose_width_is_as_asked(joint: Any) -> None:
     accord = method(ridge=0.5, joint=joint)
     env = at_sums(accord, MIXED)
     state = with_encoders(accord, env, [0, 1, 2])
@@ -78,7 +79,7 @@ def test_so_it_is_behind_projection_and_expansion_whose_width_is_as_asked(joint)
     assert gap(after.result["head.weight"], torch.from_numpy(oracle.coef_.T)) <= 1e-8
 
 
-def test_a_projection_wider_than_the_features_leaves_them_alone():
+def test_a_projection_wider_than_the_features_leaves_them_alone() -> None:
     plain, narrow = method(), method(joint={"projection": 500})
     env = at_sums(plain)
     state = with_encoders(plain, env, [0, 1])
@@ -88,7 +89,7 @@ def test_a_projection_wider_than_the_features_leaves_them_alone():
     )
 
 
-def test_joined_features_have_length_one_and_a_mean_is_the_mean_of_unit_vectors():
+def test_joined_features_have_length_one_and_a_mean_is_the_mean_of_unit_vectors() -> None:
     accord = method()
     env = at_sums(accord)
     state = with_encoders(accord, env, [0, 1, 2])
@@ -102,13 +103,13 @@ def test_joined_features_have_length_one_and_a_mean_is_the_mean_of_unit_vectors(
         own = drawn_encoder(env.task, 5 + k, k)
         network.load_state_dict({**network.state_dict(), **own})
         with torch.no_grad():
-            features = network.eval().features(inputs).double()
+            features = network.eval().features(inputs).double()  # type: ignore[operator]
         units.append(features / features.norm(dim=1, keepdim=True))
     mean = method(joint={"combine": "mean"}).joint(inputs, state.shared, env)
     assert torch.allclose(mean[:, :-1], torch.stack(units).mean(0), atol=1e-6)
 
 
-def test_identical_encoders_of_everybody_are_afl_on_that_encoder():
+def test_identical_encoders_of_everybody_are_afl_on_that_encoder() -> None:
     accord = method(ridge=0.3)
     env = at_sums(accord)
     clients = dealt([k % 4 for k in range(len(SAMPLES))], 4)
@@ -130,7 +131,7 @@ def test_identical_encoders_of_everybody_are_afl_on_that_encoder():
     assert gap(scores[0], scores[1]) <= 1e-8
 
 
-def test_one_client_is_its_own_encoder_under_its_own_ridge_regression():
+def test_one_client_is_its_own_encoder_under_its_own_ridge_regression() -> None:
     accord = method(ridge=0.5)
     states, records = run(accord, sizes=(60,))
     assert [record.refused for record in records] == [()] * 3
@@ -140,7 +141,7 @@ def test_one_client_is_its_own_encoder_under_its_own_ridge_regression():
     assert gap(states[-1].result["head.weight"], torch.from_numpy(oracle.coef_.T)) <= 1e-8
 
 
-def test_clients_that_give_no_encoder_still_give_their_sums():
+def test_clients_that_give_no_encoder_still_give_their_sums() -> None:
     sizes = (20, 25, 12, 60)
     accord = method(ridge=0.5, selection={"max_encoders": 1})
     states, records = run(accord, sizes=sizes)
@@ -155,7 +156,7 @@ def test_clients_that_give_no_encoder_still_give_their_sums():
 
 
 @pytest.mark.parametrize("rule", ["size", "all"])
-def test_balanced_is_ridge_regression_with_classes_of_equal_weight(rule):
+def test_balanced_is_ridge_regression_with_classes_of_equal_weight(rule: str) -> None:
     accord = method(ridge=0.5, balanced=True, selection={"rule": rule})
     sizes = (40, 25, 12, 60)
     states, _ = run(accord, sizes=sizes)
@@ -170,7 +171,9 @@ def test_balanced_is_ridge_regression_with_classes_of_equal_weight(rule):
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_a_personal_head_is_the_direct_solve_at_the_weight_leave_one_out_prefers(balanced):
+def test_a_personal_head_is_the_direct_solve_at_the_weight_leave_one_out_prefers(
+    balanced: Any,
+) -> Any:
     accord = method(ridge=0.5, personal=True, balanced=balanced)
     env = at_sums(accord)
     clients = dealt([0] * 14 + [1] * 46 + [2] * 30, 3)
@@ -191,7 +194,10 @@ def test_a_personal_head_is_the_direct_solve_at_the_weight_leave_one_out_prefers
         if left_out is not None:
             times[left_out] = 0
         scaled = pooled_x * times * pooled_w
-        return torch.linalg.solve(scaled.T @ pooled_x + 0.5 * eye, scaled.T @ pooled_y)
+        found: torch.Tensor = torch.linalg.solve(
+            scaled.T @ pooled_x + 0.5 * eye, scaled.T @ pooled_y
+        )
+        return found
 
     scored = []
     for alpha in (a * len(SAMPLES) / 14 for a in GRIDS["relative"]):
@@ -205,7 +211,7 @@ def test_a_personal_head_is_the_direct_solve_at_the_weight_leave_one_out_prefers
     assert len({round(loss, 6) for _, loss, _ in scored}) == len(scored)  # the choice matters
 
 
-def test_personal_heads_are_used_by_their_client_and_made_only_when_asked_for():
+def test_personal_heads_are_used_by_their_client_and_made_only_when_asked_for() -> None:
     accord = method(ridge=0.5, personal=True)
     env = at_sums(accord)
     clients = dealt([0] * 14 + [1] * 76, 2)
@@ -225,7 +231,7 @@ def test_personal_heads_are_used_by_their_client_and_made_only_when_asked_for():
 
 
 @pytest.mark.parametrize("personal", [False, True])
-def test_certificate_given_the_encoders_no_dealing_moves_the_head(personal):
+def test_certificate_given_the_encoders_no_dealing_moves_the_head(personal: Any) -> None:
     accord = method(personal=personal)
     clients = dealt([k % 5 for k in range(len(SAMPLES))], 5)
     found = check_invariance(accord, clients, Env(task(VECTOR), 0))
@@ -234,7 +240,7 @@ def test_certificate_given_the_encoders_no_dealing_moves_the_head(personal):
     assert found.difference <= 1e-8
 
 
-def test_certificate_the_encoders_themselves_do_move():
+def test_certificate_the_encoders_themselves_do_move() -> None:
     accord = method()
     clients = dealt([k % 5 for k in range(len(SAMPLES))], 5)
     other = dealt(sorted(k % 5 for k in range(len(SAMPLES))), 5)
@@ -248,7 +254,7 @@ def test_certificate_the_encoders_themselves_do_move():
     assert not torch.equal(first[name], second[name])
 
 
-def test_sums_of_other_encoders_are_refused():
+def test_sums_of_other_encoders_are_refused() -> None:
     accord = method()
     env = at_sums(accord)
     clients = dealt([k % 2 for k in range(len(SAMPLES))], 2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,18 +33,18 @@ from tests.federation import VECTOR, population, task
 CHOSEN = [0, 1, 3]
 
 
-def federation(accord, values=MIXED):
+def federation(accord: Any, values: Any = MIXED) -> Any:
     env = at_sums(accord, values)
     people = population(values, sizes=(40, 25, 12, 60))
     return env, with_encoders(accord, env, CHOSEN), [people.client(k) for k in range(4)]
 
 
-def without(clients, gone):
+def without(clients: Any, gone: Any) -> Any:
     """Everyone else under their own numbers."""
     return [data if k != gone else None for k, data in enumerate(clients)]
 
 
-def solved_by(accord, state, clients, env):
+def solved_by(accord: Any, state: Any, clients: Any, env: Any) -> Any:
     updates = [
         (k, accord.client_update(state.shared, {}, data, env.at(k)).update)
         for k, data in enumerate(clients)
@@ -52,7 +54,7 @@ def solved_by(accord, state, clients, env):
 
 
 @pytest.mark.parametrize("personal", [False, True])
-def test_late_joiners_give_the_head_of_everybody_from_the_start(personal):
+def test_late_joiners_give_the_head_of_everybody_from_the_start(personal: Any) -> None:
     accord = method(personal=personal)
     assert isinstance(accord, HoldsSums)
     env, state, clients = federation(accord)
@@ -64,7 +66,7 @@ def test_late_joiners_give_the_head_of_everybody_from_the_start(personal):
     assert found.private["ledger.client"].tolist() == [0, 1, 2, 3]
 
 
-def test_leaving_gives_the_head_of_the_others_and_the_encoder_stays():
+def test_leaving_gives_the_head_of_the_others_and_the_encoder_stays() -> None:
     accord = method()
     env, state, clients = federation(accord)
     full = solved(accord, state, clients, env)
@@ -79,7 +81,9 @@ def test_leaving_gives_the_head_of_the_others_and_the_encoder_stays():
 
 @pytest.mark.parametrize("wire", ["packed64", "packed32", "svec", "fixed64"])
 @pytest.mark.parametrize("gone", CHOSEN)
-def test_dropping_an_encoder_is_solving_from_scratch_with_the_remaining_ones(wire, gone):
+def test_dropping_an_encoder_is_solving_from_scratch_with_the_remaining_ones(
+    wire: Any, gone: Any
+) -> None:
     accord = method(ridge=0.5, wire=wire, personal=True)
     env, state, clients = federation(accord)
     found = accord.drop_encoder(solved(accord, state, clients, env), gone, env)
@@ -97,7 +101,7 @@ def test_dropping_an_encoder_is_solving_from_scratch_with_the_remaining_ones(wir
     assert gap(scores[0], scores[1]) <= tolerance
 
 
-def test_after_a_drop_others_can_still_leave_and_join():
+def test_after_a_drop_others_can_still_leave_and_join() -> None:
     accord = method(ridge=0.5)
     env, state, clients = federation(accord)
     dropped = accord.drop_encoder(solved(accord, state, clients, env), 1, env)
@@ -112,7 +116,7 @@ def test_after_a_drop_others_can_still_leave_and_join():
         forget(accord, dropped, 3, fewer, env)
 
 
-def test_what_cannot_be_dropped_is_refused():
+def test_what_cannot_be_dropped_is_refused() -> None:
     accord = method()
     env, state, clients = federation(accord)
     full = solved(accord, state, clients, env)
@@ -126,21 +130,23 @@ def test_what_cannot_be_dropped_is_refused():
 
 
 @pytest.fixture
-def finished(tmp_path):
+def finished(tmp_path: Path) -> Any:
     out = tmp_path / "run"
     flags = ["--clients", "4", "--model", "mlp:8", "--set", "local.epochs=1"]
     assert main(["run", "accord", *flags, "--set", "personal=true", "--out", str(out)]) == 0
     return out
 
 
-def told(capsys, *arguments):
+def told(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Any:
     capsys.readouterr()
     code = main([str(argument) for argument in arguments])
     said = capsys.readouterr()
     return code, said.out + said.err
 
 
-def test_forget_command_says_that_the_encoder_stays_and_drops_it_when_asked(finished, capsys):
+def test_forget_command_says_that_the_encoder_stays_and_drops_it_when_asked(
+    finished: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, said = told(capsys, "forget", finished, "--client", 1)
     assert code == 0
     assert "the head of the model" in said
@@ -161,14 +167,16 @@ def test_forget_command_says_that_the_encoder_stays_and_drops_it_when_asked(fini
     assert json.loads((finished / "result.json").read_text()) == stored
 
 
-def test_drop_encoder_is_refused_where_there_are_none(tmp_path, capsys):
+def test_drop_encoder_is_refused_where_there_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["run", "afl", "--clients", "3", "--out", str(tmp_path / "afl")]) == 0
     code, said = told(capsys, "forget", tmp_path / "afl", "--client", 1, "--drop-encoder")
     assert code == 2
     assert "AFL uses no encoder trained by a client" in said
 
 
-def before_refinement(accord):
+def before_refinement(accord: Any) -> Any:
     """The state after the first solve of drawn encoders, the head shared."""
     people = population(VECTOR, sizes=(40, 25, 12, 60))
     clients = [people.client(k) for k in range(4)]
@@ -177,14 +185,14 @@ def before_refinement(accord):
     return state, clients, at_round(env, 3)
 
 
-def squared_loss(accord, state, shared, data, env):
+def squared_loss(accord: Any, state: Any, shared: Any, data: Any, env: Any) -> Any:
     """Of the head on a client's samples, given encoders: what refinement minimises."""
     features = accord.joint(env.task.prepare(data.inputs), shared, env)
     targets = F.one_hot(data.labels, 3).double()
     return float((targets - features @ state.result["head.weight"]).square().sum(1).mean())
 
 
-def test_refinement_lowers_the_heads_loss_at_the_client_by_moving_its_own_encoder_only():
+def test_refinement_lowers_the_heads_loss_at_the_client_by_moving_its_own_encoder_only() -> None:
     accord = method(refinements=1, refine={"epochs": 8, "lr": 0.1})
     state, clients, env = before_refinement(accord)
     result = accord.client_update(state.shared, {}, clients[1], env.at(1))
@@ -202,7 +210,7 @@ def test_refinement_lowers_the_heads_loss_at_the_client_by_moving_its_own_encode
     assert result.update.metrics["train_loss"] < losses[0]
 
 
-def test_the_loss_of_refinement_is_that_of_the_whole_head():
+def test_the_loss_of_refinement_is_that_of_the_whole_head() -> None:
     """With a learning rate of nothing, the reported loss is the head's own on the client."""
     accord = method(refinements=1, refine={"epochs": 1, "lr": 1e-30, "batch_size": 1000})
     state, clients, env = before_refinement(accord)
@@ -211,17 +219,17 @@ def test_the_loss_of_refinement_is_that_of_the_whole_head():
     assert reported["train_loss"] == pytest.approx(wanted, rel=1e-5)
 
 
-def test_columns_of_an_encoder_follow_those_before_it():
+def test_columns_of_an_encoder_follow_those_before_it() -> None:
     here = task(MIXED)
     assert block_columns([0, 1, 3, 5], here, 0) == slice(0, 6)
     assert block_columns([0, 1, 3, 5], here, 3) == slice(15, 21)
     assert block_columns([0, 1, 3, 5], here, 5) == slice(21, 28)
 
 
-def test_every_refinement_takes_two_more_rounds_and_the_head_is_solved_again():
+def test_every_refinement_takes_two_more_rounds_and_the_head_is_solved_again() -> None:
     accord = method(ridge=0.5, refinements=1, refine={"epochs": 2})
     states, records = run(accord)
-    assert len(records) == method().rounds + 2
+    assert len(records) == len(method().phases) + 2
     assert not torch.equal(states[3].result["head.weight"], states[5].result["head.weight"])
     clients = [population(sizes=(40, 25, 12, 60)).client(k) for k in range(4)]
     start = replace(states[4], private={}, result={})

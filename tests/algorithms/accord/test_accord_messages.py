@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from fedcord.core.contract import Env
+from fedcord.core.contract import Env, Update
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.task import Task
 from fedcord.engine.rounds import Schedule, run_rounds
@@ -25,7 +26,7 @@ K, C, WEIGHT = 4, 3, 8
 def encoder_bytes(here: Task, client: int, form: str) -> int:
     """By hand: 4, 2 or 1 bytes a weight, with 4 for every row of an int8 matrix."""
     total = 0
-    network = here.scratch_network(client)
+    network: Any = here.scratch_network(client)
     head = {tensor.data_ptr() for tensor in network.head.state_dict().values()}
     for tensor in network.state_dict().values():
         if tensor.data_ptr() in head:
@@ -45,7 +46,7 @@ def encoder_bytes(here: Task, client: int, form: str) -> int:
     [(VECTOR, "float32"), (VECTOR, "int8"), (IMAGE, "int8"), (MIXED, "float16"), (MIXED, "int8")],
     ids=["mlp-float32", "mlp-int8", "resnet-int8", "mixed-float16", "mixed-int8"],
 )
-def test_bytes_of_every_phase_follow_the_formulas(values, form):
+def test_bytes_of_every_phase_follow_the_formulas(values: Any, form: str) -> None:
     accord = method(
         encoder_format=form,
         refinements=1,
@@ -57,7 +58,8 @@ def test_bytes_of_every_phase_follow_the_formulas(values, form):
     here = task(values)
     chosen = states[-1].shared["chosen"].tolist()
     assert chosen == [1, 3]
-    widths = {k: int(here.scratch_network(k).feature_dim) for k in chosen}
+    networks: dict[int, Any] = {k: here.scratch_network(k) for k in chosen}
+    widths = {k: int(network.feature_dim) for k, network in networks.items()}
     encoders = sum(encoder_bytes(here, k, form) for k in chosen)
     width = sum(widths.values()) + 1
     prototypes = sum(4 * C * d + 4 * C for d in widths.values())
@@ -72,7 +74,7 @@ def test_bytes_of_every_phase_follow_the_formulas(values, form):
     assert all(record.refused == () for record in records)
 
 
-def test_bytes_with_balance_and_float32_sums_and_without_roll_call():
+def test_bytes_with_balance_and_float32_sums_and_without_roll_call() -> None:
     accord = method(balanced=True, wire="packed32", ridge=1.0, selection={"rule": "all"})
     _, records = run(accord)
     here = task()
@@ -86,7 +88,7 @@ def test_bytes_with_balance_and_float32_sums_and_without_roll_call():
     assert [r.bytes_down for r in records] == [0, K * (8 * K + 8 * C + encoders)]
 
 
-def test_rounds_are_as_many_as_phases():
+def test_rounds_are_as_many_as_phases() -> None:
     assert method().rounds == 3
     assert method(selection={"rule": "cka"}).rounds == 2
     assert method(refinements=2).rounds == 7
@@ -103,7 +105,7 @@ def test_rounds_are_as_many_as_phases():
         (5, ("chosen", "encoder"), "has 5 rounds .* asked for number 6"),
     ],
 )
-def test_a_client_asked_out_of_phase_refuses(number, kept, missing):
+def test_a_client_asked_out_of_phase_refuses(number: Any, kept: Any, missing: Any) -> None:
     accord = method(refinements=1)
     env = Env(task(), 0, number, 5)
     state = with_encoders(accord, env, [0, 2])
@@ -115,17 +117,19 @@ def test_a_client_asked_out_of_phase_refuses(number, kept, missing):
         accord.aggregate(replace(state, shared=shared), iter([]), env)
 
 
-def test_tensors_of_another_phase_are_refused_on_arrival_and_the_run_goes_on():
+def test_tensors_of_another_phase_are_refused_on_arrival_and_the_run_goes_on() -> Any:
     accord = method()
     here = task()
     people = population(sizes=(40, 25, 12, 60))
 
     class OutOfStep(SequentialExecutor):
-        def map_clients(self, job, clients):
+        def map_clients(self, job: Any, clients: Any) -> Any:
             for client, answer in super().map_clients(job, clients):
                 wrong = client == 1 and job.verb == "update" and job.round == 2
                 counts = {"proto.count": torch.zeros(C)}
-                yield client, replace(answer, tensors=counts) if wrong else answer
+                if wrong and isinstance(answer, Update):
+                    answer = replace(answer, tensors=counts)
+                yield client, answer
 
     records = []
     env = Env(here, 0, num_rounds=3)
@@ -142,7 +146,7 @@ def test_tensors_of_another_phase_are_refused_on_arrival_and_the_run_goes_on():
     assert state.private["ledger.client"].tolist() == [0, 2, 3]
 
 
-def test_a_client_that_was_not_chosen_may_not_send_an_encoder():
+def test_a_client_that_was_not_chosen_may_not_send_an_encoder() -> None:
     accord = method(selection={"max_encoders": 1})
     env = Env(task(), 0, 1, 3)
     shared = {"chosen": torch.tensor([3])}
@@ -151,7 +155,7 @@ def test_a_client_that_was_not_chosen_may_not_send_an_encoder():
     assert "model.linear_layers.0.weight" in accord.expected_update(shared, env.at(3))
 
 
-def test_encoders_that_do_not_arrive_are_left_out_and_none_at_all_is_an_error():
+def test_encoders_that_do_not_arrive_are_left_out_and_none_at_all_is_an_error() -> None:
     accord = method()
     env = Env(task(), 0, 1, 3)
     shared = {"chosen": torch.tensor([0, 1, 3])}
@@ -170,7 +174,7 @@ def test_encoders_that_do_not_arrive_are_left_out_and_none_at_all_is_an_error():
         accord.aggregate(state, iter([]), env)
 
 
-def test_networks_of_any_kind_work_together_and_their_columns_follow_each_other():
+def test_networks_of_any_kind_work_together_and_their_columns_follow_each_other() -> None:
     accord = method(ridge=0.5)
     states, records = run(accord, MIXED)
     assert all(record.refused == () for record in records)
@@ -186,7 +190,7 @@ def test_networks_of_any_kind_work_together_and_their_columns_follow_each_other(
     assert records[-1].evaluation.accuracy > 0.8
 
 
-def test_the_mean_of_different_widths_is_refused_before_anything_happens():
+def test_the_mean_of_different_widths_is_refused_before_anything_happens() -> None:
     accord = method(joint={"combine": "mean"})
     with pytest.raises(ConfigError, match=r"needs encoders of one width, but .* 6, 7, 9; use"):
         accord.init(Env(task(MIXED), 0))
@@ -194,7 +198,7 @@ def test_the_mean_of_different_widths_is_refused_before_anything_happens():
 
 
 @pytest.mark.parametrize("form", ["float16", "int8"])
-def test_small_encoders_give_nearly_the_accuracy_of_float32(form):
+def test_small_encoders_give_nearly_the_accuracy_of_float32(form: str) -> None:
     accuracies = []
     for chosen in ("float32", form):
         _, records = run(method(encoder_format=chosen))
@@ -208,16 +212,18 @@ SETTINGS = {"partition": "dirichlet:0.1", "clients": 3, "model": ("mlp:8",)}
 LOCAL = {"local": {"epochs": 2}}
 
 
-def experiment(folder: Path, name: str, algorithm: str, reuse: bool, **params):
+def experiment(folder: Path, name: str, algorithm: str, reuse: bool, **params: Any) -> Any:
     config = load_config({**SETTINGS, "algorithm": algorithm, "params": {**LOCAL, **params}})
     return run_experiment(config, Place(folder / name, reuse=folder / "work" if reuse else None))
 
 
-def test_reuse_takes_fafis_training_and_gives_the_same_bits(tmp_path, monkeypatch):
+def test_reuse_takes_fafis_training_and_gives_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Any:
     asked: list[tuple[int, int]] = []
     inner = SequentialExecutor.map_clients
 
-    def counted(self, job, clients):
+    def counted(self: Any, job: Any, clients: Any) -> Any:
         if job.verb == "update":
             asked.extend((job.round, client) for client in clients)
         return inner(self, job, clients)

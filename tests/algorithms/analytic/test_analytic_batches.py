@@ -25,6 +25,7 @@ from fedcord.algorithms.analytic.pfedacnnl import PFedACnnL
 from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError
 from fedcord.core.params import build
+from fedcord.core.tensors import Tensors
 from tests.algorithms.analytic.samples import client, dealt, env, gap, samples, trained, updates
 
 DATA = samples(90, images=True)
@@ -157,7 +158,8 @@ def test_the_clock_changes_no_model(kind: type[FedACnnL] | type[PFedACnnL]) -> N
 
 def with_memories(method: FedACnnL | PFedACnnL, clients: list) -> ServerState:  # type: ignore[type-arg]
     """All rounds, clients keeping what they know of their pace."""
-    state, memories = method.init(HERE), [{} for _ in clients]
+    state = method.init(HERE)
+    memories: list[Tensors] = [{} for _ in clients]
     for round_ in range(method.layers.depth):
         here = env(round_, method.layers.depth, images=True)
         results = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -25,13 +26,13 @@ SIZES = (40, 25, 12, 60)
 K, C = len(SIZES), 3
 
 
-def run(fens, values=VECTOR, visited=lambda round_: range(K)):
+def run(fens: Any, values: Any = VECTOR, visited: Any = lambda round_: range(K)) -> Any:
     here = task(values)
     env = Env(here, 0, num_rounds=fens.rounds)
     states, records = [fens.init(env)], []
     executor = SequentialExecutor(fens, here, population(values, SIZES))
 
-    def note(state, record):
+    def note(state: Any, record: Any) -> None:
         states.append(state)
         records.append(record)
 
@@ -39,7 +40,7 @@ def run(fens, values=VECTOR, visited=lambda round_: range(K)):
     return states, records, executor, env
 
 
-def by_hand(state, inputs, values=VECTOR):
+def by_hand(state: Any, inputs: Any, values: Any = VECTOR) -> Any:
     """Every model's scores [B, K, C], each network built and loaded for itself."""
     here, outputs = task(values), []
     for row in range(K):
@@ -51,7 +52,7 @@ def by_hand(state, inputs, values=VECTOR):
     return torch.stack(outputs, dim=1)
 
 
-def joined_by_hand(kind, weights, scores):
+def joined_by_hand(kind: Any, weights: Any, scores: Any) -> Any:
     """The aggregator's sums written out."""
     if kind == "weights":
         return sum(weights["weight"][m] * scores[:, m] for m in range(K))
@@ -64,7 +65,7 @@ def joined_by_hand(kind, weights, scores):
 @pytest.mark.parametrize(
     ("kind", "values"), [("weights", VECTOR), ("linear", VECTOR), ("mlp", VECTOR), ("mlp", IMAGE)]
 )
-def test_predictions_are_the_aggregator_on_all_models_scores(kind, values):
+def test_predictions_are_the_aggregator_on_all_models_scores(kind: Any, values: Any) -> None:
     fens = FENS(aggregator=kind, aggregator_rounds=2, local=SHORT, training=SHORT)
     states, _, _, env = run(fens, values)
     inputs = env.task.prepare(population(values).test.inputs[:20])
@@ -75,7 +76,7 @@ def test_predictions_are_the_aggregator_on_all_models_scores(kind, values):
 
 
 @pytest.mark.parametrize("kind", ["weights", "linear"])
-def test_without_aggregator_rounds_it_is_the_uniform_ensemble(kind):
+def test_without_aggregator_rounds_it_is_the_uniform_ensemble(kind: Any) -> None:
     fens = FENS(aggregator=kind, aggregator_rounds=0, holdout=0.0, local=SHORT)
     states, _, _, env = run(fens)
     ensemble = Ensemble(weighting="uniform", local=SHORT)
@@ -94,7 +95,7 @@ def test_without_aggregator_rounds_it_is_the_uniform_ensemble(kind):
     assert torch.allclose(scores[0], scores[1], atol=1e-5)
 
 
-def test_a_round_of_the_aggregator_is_a_weighted_mean_of_steps_on_held_out_scores():
+def test_a_round_of_the_aggregator_is_a_weighted_mean_of_steps_on_held_out_scores() -> None:
     """One full-batch step per client, by autograd on the scores the clients keep."""
     one_step = LocalSGD(epochs=1, batch_size=1000, lr=0.1)
     fens = FENS(
@@ -115,6 +116,7 @@ def test_a_round_of_the_aggregator_is_a_weighted_mean_of_steps_on_held_out_score
         )
         loss.backward()
         for name, tensor in weights.items():
+            assert tensor.grad is not None
             total[name] += held * (before[name] - 0.1 * tensor.grad)
         size += held
     after = select(states[2].shared, "agg")
@@ -123,7 +125,7 @@ def test_a_round_of_the_aggregator_is_a_weighted_mean_of_steps_on_held_out_score
         assert not torch.allclose(tensor, before[name], atol=1e-4)
 
 
-def test_models_are_trained_on_all_but_the_holdout_which_is_the_same_in_every_round():
+def test_models_are_trained_on_all_but_the_holdout_which_is_the_same_in_every_round() -> None:
     fens = FENS(holdout=0.25)
     data = population(sizes=SIZES).client(0)
     env = Env(task(), 0, num_rounds=3, client=0)
@@ -139,7 +141,7 @@ def test_models_are_trained_on_all_but_the_holdout_which_is_the_same_in_every_ro
 
 
 @pytest.mark.parametrize("kind", ["weights", "linear", "mlp"])
-def test_bytes_models_travel_once_and_then_the_aggregator_alone(kind):
+def test_bytes_models_travel_once_and_then_the_aggregator_alone(kind: Any) -> None:
     fens = FENS(aggregator=kind, hidden=4, aggregator_rounds=3, local=SHORT)
     states, records, _, _ = run(fens)
     model = num_bytes(select(states[0].shared, "model"))
@@ -155,7 +157,7 @@ def test_bytes_models_travel_once_and_then_the_aggregator_alone(kind):
     assert [record.bytes_down for record in records] == down
 
 
-def test_a_client_that_was_absent_when_models_were_handed_out_is_told_so():
+def test_a_client_that_was_absent_when_models_were_handed_out_is_told_so() -> None:
     fens = FENS(aggregator_rounds=3, local=SHORT)
     with pytest.raises(ProtocolError, match="client 3 was not there in round 2, when the models"):
         run(fens, visited=lambda round_: range(3) if round_ == 1 else range(K))
@@ -163,7 +165,7 @@ def test_a_client_that_was_absent_when_models_were_handed_out_is_told_so():
     assert states[-1].result["ensemble.0.clients"].tolist() == [0, 1, 2]  # it may come after that
 
 
-def test_what_makes_no_sense_is_refused():
+def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ConfigError, match="the aggregator sees scores, not inputs"):
         FENS(training=LocalSGD(augment="flip"))
     with pytest.raises(ConfigError, match="holdout"):
@@ -176,8 +178,8 @@ def test_what_makes_no_sense_is_refused():
         fens.predict(fens.init(env).model, {}, torch.zeros(2, 8), env)
 
 
-def test_first_weights_of_the_mlp_follow_the_seed():
-    def drawn(seed):
+def test_first_weights_of_the_mlp_follow_the_seed() -> Any:
+    def drawn(seed: int) -> Any:
         network = ScoreAggregator("mlp", 2, 3, 4)
         return network.start(torch_generator(seed, "aggregator"))["hidden.weight"]
 
