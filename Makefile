@@ -24,14 +24,14 @@ demo: setup ## compare four methods on real digits and write the report
 	  --clients 10 --rounds 15 --seeds 5 --out runs/demo --resume
 
 test: setup ## run every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto
 
 check: setup ## what a change must pass: format, lint, types, layers, tests (docs examples included)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto
 
 bench: setup $(PEERS)/.installed ## measure speed and memory against peers (half an hour; see benchmarks/README.md)
 	$(BIN)/python benchmarks/fedavg_round.py

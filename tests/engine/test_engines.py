@@ -3,9 +3,11 @@
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,11 +116,22 @@ def test_the_largest_unit_in_the_window_starts_first(pool: ProcessesExecutor) ->
     assert started[:2] == [2, 4]
 
 
-def test_nothing_is_left_in_shared_memory() -> None:
-    folder = Path("/dev/shm")
-    if not folder.exists():
-        pytest.skip("no /dev/shm on this system")
-    assert not list(folder.glob("fedcord-*"))
+def test_nothing_is_left_in_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+    real = tempfile.TemporaryDirectory
+
+    def noted(**where: Any) -> tempfile.TemporaryDirectory[str]:
+        folder = real(**where)
+        made.append(Path(folder.name))
+        return folder
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", noted)
+    algorithm, values = SETTINGS["stacked"]
+    people = federation.population(values, SIZES)
+    executor = ProcessesExecutor(federation.blueprint(algorithm, values), people, workers=2)
+    executor.close()
+    assert len(made) == 1
+    assert not made[0].exists()
 
 
 def test_a_worker_that_dies_is_an_error_with_words_and_the_others_end() -> None:
