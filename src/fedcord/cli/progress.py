@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -94,7 +96,7 @@ class RunBars:
             if not self._hidden:
                 for reason in record.refused:
                     self.console.print(f"[yellow]refused[/] round {record.round}: {reason}")
-                for note in record.notes:
+                for note in without_repetition(record.notes):
                     self.console.print(f"[yellow]note[/] {title} round {record.round}: {note}")
             self._bars.advance(bar)
             show()
@@ -109,3 +111,18 @@ class RunBars:
 
     def _index(self, bar: int) -> int:
         return next(i for i, task in enumerate(self._bars.tasks) if task.id == bar)
+
+
+def without_repetition(notes: Sequence[str]) -> list[str]:
+    """Notes that differ in nothing but numbers as one, with how many more there are.
+
+    >>> without_repetition(["client 1 has 4 examples", "client 7 has 9 examples", "λ ran away"])
+    ['client 1 has 4 examples (and 1 more like it)', 'λ ran away']
+    """
+    alike: dict[str, list[str]] = {}
+    for note in notes:
+        alike.setdefault(re.sub(r"\d[\d.e+]*", "0", note), []).append(note)
+    return [
+        own[0] if len(own) == 1 else f"{own[0]} (and {len(own) - 1} more like it)"
+        for own in alike.values()
+    ]
