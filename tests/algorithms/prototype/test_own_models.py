@@ -24,7 +24,7 @@ from fedcord.engine.processes import ProcessesExecutor
 from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.visit import Executor
 from fedcord.engine.wire import WireExecutor
-from fedcord.experiment.build import build_experiment
+from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.load import load_config
 from fedcord.store.checkpoint import Checkpoint
 from tests import federation
@@ -133,8 +133,9 @@ def test_the_rule_that_counts_is_the_one_of_predict() -> None:
         assert evaluation.by_rule[rule] == evaluation.correct
 
 
-def _build(algorithm: str, *models: str) -> None:
-    build_experiment(load_config({"algorithm": algorithm, "clients": 4, "model": list(models)}))
+def _build(algorithm: str, *models: str) -> Experiment:
+    settings = {"algorithm": algorithm, "clients": 4, "model": list(models)}
+    return build_experiment(load_config(settings))
 
 
 @pytest.mark.parametrize("name", parties.OWN)
@@ -151,7 +152,9 @@ def test_methods_that_send_models_refuse_several_networks(name: str) -> None:
 
 
 def test_one_network_named_twice_is_one_network() -> None:
-    _build("fedavg", "mlp:64", "mlp:64")
+    task = _build("fedavg", "mlp:64", "mlp:64").task
+    first, second = (task.scratch_network(client).state_dict() for client in (0, 1))
+    assert {n: t.shape for n, t in first.items()} == {n: t.shape for n, t in second.items()}
 
 
 def test_groups_of_the_test_set_are_kept(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.accord.number_format import grow
-from fedcord.algorithms.analytic.features import network_features, random_map
+from fedcord.algorithms.analytic.features import network_features, random_features, random_map
 from fedcord.algorithms.analytic.stats import feature_tag
 from fedcord.algorithms.oneshot.encoder import encoder_with
 from fedcord.core.contract import ClientId, Env
@@ -149,10 +149,7 @@ class JointFeatures:
                 return x
             matrix, _ = random_map(seed, "projection", x.shape[1], self.projection)
             return x @ matrix / math.sqrt(self.projection)
-        matrix, offset = random_map(seed, self.expansion, x.shape[1], self.width)
-        if self.expansion == "relu":
-            return torch.relu(x @ matrix + offset)
-        return math.sqrt(2 / self.width) * torch.cos(x @ matrix / self.bandwidth + offset)
+        return random_features(x, self.expansion, self.width, self.bandwidth, seed)
 
 
 def chosen_clients(shared: Tensors) -> list[ClientId]:

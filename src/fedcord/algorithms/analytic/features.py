@@ -133,10 +133,7 @@ class FeatureMap:
     def _expanded(self, x: Tensor, seed: int) -> Tensor:
         if self.expansion == "none":
             return x
-        matrix, offset = random_map(seed, self.expansion, x.shape[1], self.width)
-        if self.expansion == "relu":
-            return torch.relu(x @ matrix + offset)
-        return math.sqrt(2 / self.width) * torch.cos(x @ matrix / self.bandwidth + offset)
+        return random_features(x, self.expansion, self.width, self.bandwidth, seed)
 
     def _source(self, task: Task) -> str:
         if self.source != "auto":
@@ -148,6 +145,14 @@ class FeatureMap:
         if self._source(task) == "model":
             return cast(Network, task.scratch_network()).feature_dim
         return math.prod(task.input_shape)
+
+
+def random_features(x: Tensor, kind: str, width: int, bandwidth: float, seed: int) -> Tensor:
+    """[B, I] to [B, W] by `random_map`: relu(xA + b), or √(2/W) cos(xA/bandwidth + b) for rff."""
+    matrix, offset = random_map(seed, kind, x.shape[1], width)
+    if kind == "relu":
+        return torch.relu(x @ matrix + offset)
+    return math.sqrt(2 / width) * torch.cos(x @ matrix / bandwidth + offset)
 
 
 @lru_cache(maxsize=4)
