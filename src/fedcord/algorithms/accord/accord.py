@@ -53,16 +53,13 @@ from fedcord.algorithms.analytic.afl import CLASS_WEIGHT, balancing_weight
 from fedcord.algorithms.analytic.closed_form import (
     RIDGE,
     SEEN,
-    STATS,
     WEIGHT,
-    add_messages,
     aligned,
     mask_unseen,
     solve_stats,
-    stats_update,
-    summed_stats,
 )
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
+from fedcord.algorithms.analytic.sum_messages import STATS, add_messages, stats_update, summed_stats
 from fedcord.algorithms.analytic.wire import FORMATS, wire_spec
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.alignment import Alignment

@@ -23,9 +23,9 @@ from fedcord.algorithms.accord.joint_features import (
     block_columns,
     chosen_clients,
 )
-from fedcord.algorithms.analytic.closed_form import SUM, summed_stats
 from fedcord.algorithms.analytic.ledger import LEDGER
 from fedcord.algorithms.analytic.stats import SufficientStats
+from fedcord.algorithms.analytic.sum_messages import SUM, summed_stats
 from fedcord.algorithms.analytic.wire import encode_stats
 from fedcord.core.contract import ClientId, Env, ServerState
 from fedcord.core.errors import ConfigError

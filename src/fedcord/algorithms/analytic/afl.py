@@ -36,12 +36,7 @@ from dataclasses import dataclass
 import torch
 
 from fedcord.algorithms.analytic import masked_sums
-from fedcord.algorithms.analytic.closed_form import (
-    STATS,
-    Solved,
-    SolvesFromSums,
-    summed_stats,
-)
+from fedcord.algorithms.analytic.closed_form import Solved, SolvesFromSums
 from fedcord.algorithms.analytic.factor_messages import (
     factor_spec,
     factor_update,
@@ -51,6 +46,7 @@ from fedcord.algorithms.analytic.factor_messages import (
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.privacy import Privacy, add_noise, solve_noisy
 from fedcord.algorithms.analytic.stats import StatsAccumulator
+from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
 from fedcord.algorithms.analytic.wire import FORMATS, MASKED, RFACTOR
 from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.errors import ConfigError
@@ -144,7 +140,7 @@ class AFL(SolvesFromSums):
         for rows, labels in self.features.batches(data.train, shared, env):
             total.add(self.privacy.clipped(rows), labels)
         stats = add_noise(total.stats(), self.privacy.client_noise, env.generator("privacy"))
-        return self.sent(stats, shared, env)
+        return sent(stats, self.wire, shared, env)
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Add up, or merge, and solve once."""
@@ -159,7 +155,7 @@ class AFL(SolvesFromSums):
             found = merged(updates, size, self.tag(state.shared, env))
             solved = solve_factor(found, self.ridge, state.shared.get(CLASS_WEIGHT))
             return state.next(state.shared, found, solved.tensors())
-        sums = self.received(state, updates, env)
+        sums = received(state, updates, self.wire, self.tag(state.shared, env), env)
         if self.privacy.is_on:
             return state.next(state.shared, sums, self._solve_private(sums, env).tensors())
         return state.next(state.shared, sums, self.result_of(sums))

@@ -7,7 +7,7 @@ is all that late joining and forgetting need.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -15,31 +15,17 @@ from torch import Tensor
 
 from fedcord.algorithms.analytic import masked_sums
 from fedcord.algorithms.analytic.features import FeatureMap
-from fedcord.algorithms.analytic.ledger import (
-    LEDGER,
-    NO_SAMPLES,
-    fingerprint,
-    ledger,
-    ledger_rows,
-)
 from fedcord.algorithms.analytic.secagg import statement
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
-from fedcord.algorithms.analytic.wire import (
-    MASKED,
-    check_float32_is_enough,
-    decode_stats,
-    encode_stats,
-    wire_spec,
-)
-from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Update, Updates
-from fedcord.core.errors import ProtocolError
+from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
+from fedcord.algorithms.analytic.wire import MASKED, check_float32_is_enough, wire_spec
+from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Task
-from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
+from fedcord.core.tensors import Tensors, TensorSpec
 from fedcord.ops.ridge import SolveReport, solve_ridge
 from fedcord.ops.ridge_selection import choose_ridge
 
-STATS, SUM = "stats", "sum"
 WEIGHT, SEEN, RIDGE = "head.weight", "head.seen", "head.ridge"
 
 
@@ -126,35 +112,18 @@ class SolvesFromSums(ABC):
         if self.is_meeting(env):
             return masked_sums.announce()
         stats = client_stats(self.features, shared, data, env)
-        return self.sent(stats, shared, env)
+        return sent(stats, self.wire, shared, env)
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Add up and solve once."""
         if self.is_meeting(env):
             return masked_sums.meet(state, updates)
-        sums = self.received(state, updates, env)
+        sums = received(state, updates, self.wire, self.tag(state.shared, env), env)
         return state.next(state.shared, sums, self.result_of(sums))
 
     def is_meeting(self, env: Env) -> bool:
         """Whether this round only settles who is there."""
         return self.is_masked and env.round == 0
-
-    def sent(self, stats: SufficientStats, shared: Tensors, env: Env) -> ClientResult:
-        """A client's sums as they travel."""
-        update = stats_update(stats, self.wire)
-        return ClientResult(masked_sums.masked(update, shared, env) if self.is_masked else update)
-
-    def received(self, state: ServerState, updates: Updates, env: Env) -> dict[str, Tensor]:
-        """Everybody's sums and who is in them."""
-        tag = self.tag(state.shared, env)
-        if not self.is_masked:
-            return add_messages({}, updates, tag)
-        total, clients = masked_sums.opened(state, updates, env)
-        sums = select(total, STATS)
-        check_tag(sums, tag, clients[0])
-        # of single clients nothing is known but that they are in
-        rows = ledger(dict.fromkeys(clients, NO_SAMPLES))
-        return {**prefixed(SUM, sums), **prefixed(LEDGER, rows)}
 
     def result_of(self, sums: Tensors) -> dict[str, Tensor]:
         """What prediction needs, from summed messages as `add_messages` returns them."""
@@ -203,67 +172,6 @@ def client_stats(
     for rows, labels in features.batches(data.train, shared, env):
         total.add(rows, labels)
     return total.stats()
-
-
-def stats_update(stats: SufficientStats, form: str) -> Update:
-    """The update that sends a client's sums."""
-    return Update(prefixed(STATS, encode_stats(stats, form)), weight=stats.count)
-
-
-def add_messages(
-    before: Tensors, updates: Iterable[tuple[ClientId, Update]], tag: int
-) -> dict[str, Tensor]:
-    """Sums and ledger with further messages in them; nothing is held but the sums.
-
-    Messages are added as they travelled, so that integers stay exact. A second message of the same
-    client is more of its samples.
-
-    Args:
-        before: what this function returned earlier, or nothing.
-        updates: the messages.
-        tag: the features everybody must have used.
-
-    Returns:
-        `sum.*` like the messages, real numbers in float64; `ledger.client` [K] ascending,
-        `ledger.count` [K] and `ledger.fingerprint` [K, 4] of their messages.
-    """
-    total = {name: tensor.clone() for name, tensor in select(before, SUM).items()}
-    rows = ledger_rows(before)
-    for client, update in updates:
-        message = select(update.tensors, STATS)
-        check_tag(message, tag, client)
-        # plain numbers: a small tensor per client would scatter over the memory messages leave
-        rows[client] = [
-            a + b
-            for a, b in zip(
-                rows.get(client, NO_SAMPLES),
-                (update.weight, *fingerprint(message).tolist()),
-                strict=True,
-            )
-        ]
-        for name, tensor in message.items():
-            wide = tensor.to(torch.float64) if tensor.is_floating_point() else tensor
-            if name in total:
-                total[name].add_(wide)
-            else:
-                total[name] = wide.clone()
-    return {**prefixed(SUM, total), **prefixed(LEDGER, ledger(rows))}
-
-
-def check_tag(message: Tensors, tag: int, client: ClientId) -> None:
-    """Refuse sums of other features."""
-    count = int(message["class_count"].sum())
-    if int(message["tag_sum"]) != tag * count:
-        raise ProtocolError(
-            f"client {client} used other features than agreed (tag sum {int(message['tag_sum'])}, "
-            f"expected {tag} x {count} samples); give it the same encoder, preprocessing, "
-            "random features and seed."
-        )
-
-
-def summed_stats(sums: Tensors, form: str) -> SufficientStats:
-    """Summed messages as statistics in float64."""
-    return decode_stats(select(sums, SUM), form)
 
 
 def solve_stats(stats: SufficientStats, ridge: float | str, form: str = "packed64") -> Solved:

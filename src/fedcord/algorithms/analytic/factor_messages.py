@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.analytic.closed_form import Solved, check_tag
+from fedcord.algorithms.analytic.closed_form import Solved
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.rfactor import RFactor
+from fedcord.algorithms.analytic.sum_messages import check_tag
 from fedcord.core.contract import Env, Update, Updates
 from fedcord.core.errors import NumericalError
 from fedcord.core.examples import Examples

@@ -46,14 +46,7 @@ from fedcord.algorithms.analytic.adaptive_batch import (
     pace_memory,
     with_seconds,
 )
-from fedcord.algorithms.analytic.closed_form import (
-    SEEN,
-    STATS,
-    add_messages,
-    mask_unseen,
-    stats_update,
-    summed_stats,
-)
+from fedcord.algorithms.analytic.closed_form import SEEN, mask_unseen
 from fedcord.algorithms.analytic.layerwise import (
     Layers,
     collected,
@@ -63,6 +56,7 @@ from fedcord.algorithms.analytic.layerwise import (
     unit_variance,
 )
 from fedcord.algorithms.analytic.stats import SufficientStats, feature_tag
+from fedcord.algorithms.analytic.sum_messages import STATS, add_messages, stats_update, summed_stats
 from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData

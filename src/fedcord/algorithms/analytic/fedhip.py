@@ -36,16 +36,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedcord.algorithms.analytic import masked_sums
-from fedcord.algorithms.analytic.closed_form import (
-    STATS,
-    WEIGHT,
-    SolvesFromSums,
-    aligned,
-    solve_stats,
-    summed_stats,
-)
+from fedcord.algorithms.analytic.closed_form import WEIGHT, SolvesFromSums, aligned, solve_stats
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.stats import SufficientStats
+from fedcord.algorithms.analytic.sum_messages import STATS, received, summed_stats
 from fedcord.algorithms.analytic.wire import FORMATS, MASKED, decode_stats
 from fedcord.core.contract import ClientId, Env, ServerState, Update, Updates
 from fedcord.core.errors import ConfigError
@@ -117,7 +111,7 @@ class FedHiP(SolvesFromSums):
             return masked_sums.meet(state, updates)
         messages: dict[ClientId, Update] = {}
         heard = _noted(updates, messages) if self.personalize_at == "server" else updates
-        sums = self.received(state, heard, env)
+        sums = received(state, heard, self.wire, self.tag(state.shared, env), env)
         result = self.result_of(sums)
         if messages:
             models = [self._from_stats(result, self._decoded(u)) for u in messages.values()]

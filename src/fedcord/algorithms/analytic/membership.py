@@ -17,9 +17,9 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.analytic.closed_form import STATS, SUM, add_messages, check_tag
 from fedcord.algorithms.analytic.ledger import LEDGER, fingerprint, ledger, ledger_rows
 from fedcord.algorithms.analytic.stats import SufficientStats
+from fedcord.algorithms.analytic.sum_messages import STATS, SUM, add_messages, check_tag
 from fedcord.core.contract import ClientId, Env, ServerState, Update
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.tensors import Tensors, prefixed, select

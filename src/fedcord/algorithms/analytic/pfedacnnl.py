@@ -34,15 +34,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedcord.algorithms.analytic.adaptive_batch import Batches
-from fedcord.algorithms.analytic.closed_form import (
-    SEEN,
-    STATS,
-    WEIGHT,
-    add_messages,
-    check_tag,
-    mask_unseen,
-    summed_stats,
-)
+from fedcord.algorithms.analytic.closed_form import SEEN, WEIGHT, mask_unseen
 from fedcord.algorithms.analytic.fedacnnl import (
     FedACnnL,
     layer_tag,
@@ -51,6 +43,7 @@ from fedcord.algorithms.analytic.fedacnnl import (
 )
 from fedcord.algorithms.analytic.layerwise import Layers, collected
 from fedcord.algorithms.analytic.stats import SufficientStats
+from fedcord.algorithms.analytic.sum_messages import STATS, add_messages, check_tag, summed_stats
 from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param

@@ -34,16 +34,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.analytic.closed_form import (
-    SEEN,
-    STATS,
-    WEIGHT,
-    add_messages,
-    mask_unseen,
-    solve_stats,
-)
+from fedcord.algorithms.analytic.closed_form import SEEN, WEIGHT, mask_unseen, solve_stats
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats, feature_tag
+from fedcord.algorithms.analytic.sum_messages import STATS, add_messages
 from fedcord.algorithms.analytic.wire import decode_stats
 from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.examples import ClientData

@@ -1,0 +1,108 @@
+"""Sums on their way: how a client sends its own, and how the server adds up everybody's.
+
+Plain messages are added as they arrive. Masked ones (`wire=masked64`) can only be read all
+together, see `masked_sums`; of single clients nothing is then known but that they are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from fedcord.algorithms.analytic import masked_sums
+from fedcord.algorithms.analytic.ledger import (
+    LEDGER,
+    NO_SAMPLES,
+    fingerprint,
+    ledger,
+    ledger_rows,
+)
+from fedcord.algorithms.analytic.stats import SufficientStats
+from fedcord.algorithms.analytic.wire import MASKED, decode_stats, encode_stats
+from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.errors import ProtocolError
+from fedcord.core.tensors import Tensors, prefixed, select
+
+STATS, SUM = "stats", "sum"
+
+
+def sent(stats: SufficientStats, wire: str, shared: Tensors, env: Env) -> ClientResult:
+    """A client's sums as they travel, masked where the format says so."""
+    update = stats_update(stats, wire)
+    return ClientResult(masked_sums.masked(update, shared, env) if wire == MASKED else update)
+
+
+def received(
+    state: ServerState, updates: Updates, wire: str, tag: int, env: Env
+) -> dict[str, Tensor]:
+    """Everybody's sums and who is in them, as `add_messages` returns them."""
+    if wire != MASKED:
+        return add_messages({}, updates, tag)
+    total, clients = masked_sums.opened(state, updates, env)
+    sums = select(total, STATS)
+    check_tag(sums, tag, clients[0])
+    rows = ledger(dict.fromkeys(clients, NO_SAMPLES))
+    return {**prefixed(SUM, sums), **prefixed(LEDGER, rows)}
+
+
+def stats_update(stats: SufficientStats, form: str) -> Update:
+    """The update that sends a client's sums."""
+    return Update(prefixed(STATS, encode_stats(stats, form)), weight=stats.count)
+
+
+def add_messages(
+    before: Tensors, updates: Iterable[tuple[ClientId, Update]], tag: int
+) -> dict[str, Tensor]:
+    """Sums and ledger with further messages in them; nothing is held but the sums.
+
+    Messages are added as they travelled, so that integers stay exact. A second message of the same
+    client is more of its samples.
+
+    Args:
+        before: what this function returned earlier, or nothing.
+        updates: the messages.
+        tag: the features everybody must have used.
+
+    Returns:
+        `sum.*` like the messages, real numbers in float64; `ledger.client` [K] ascending,
+        `ledger.count` [K] and `ledger.fingerprint` [K, 4] of their messages.
+    """
+    total = {name: tensor.clone() for name, tensor in select(before, SUM).items()}
+    rows = ledger_rows(before)
+    for client, update in updates:
+        message = select(update.tensors, STATS)
+        check_tag(message, tag, client)
+        # plain numbers: a small tensor per client would scatter over the memory messages leave
+        rows[client] = [
+            a + b
+            for a, b in zip(
+                rows.get(client, NO_SAMPLES),
+                (update.weight, *fingerprint(message).tolist()),
+                strict=True,
+            )
+        ]
+        for name, tensor in message.items():
+            wide = tensor.to(torch.float64) if tensor.is_floating_point() else tensor
+            if name in total:
+                total[name].add_(wide)
+            else:
+                total[name] = wide.clone()
+    return {**prefixed(SUM, total), **prefixed(LEDGER, ledger(rows))}
+
+
+def check_tag(message: Tensors, tag: int, client: ClientId) -> None:
+    """Refuse sums of other features."""
+    count = int(message["class_count"].sum())
+    if int(message["tag_sum"]) != tag * count:
+        raise ProtocolError(
+            f"client {client} used other features than agreed (tag sum {int(message['tag_sum'])}, "
+            f"expected {tag} x {count} samples); give it the same encoder, preprocessing, "
+            "random features and seed."
+        )
+
+
+def summed_stats(sums: Tensors, form: str) -> SufficientStats:
+    """Summed messages as statistics in float64."""
+    return decode_stats(select(sums, SUM), form)
