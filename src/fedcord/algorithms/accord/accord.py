@@ -9,7 +9,8 @@ on all their features is the ridge regression of all samples of all clients, sol
 
 Travels: up class counts, once, if encoders are to be chosen by them; up the asked clients' encoders
 in FAFI's message (encoder, prototypes, class counts); down the chosen encoders; up Gram matrix and
-moment of the joint features, class counts. Stays: samples, features, personal heads.
+moment of the joint features, class counts, with `wire=masked64` readable in their sum only, for
+which clients announce themselves first. Stays: samples, features, personal heads.
 
 | paper | here |
 |---|---|
@@ -30,13 +31,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.accord.choosing import choose, misfits
+from fedcord.algorithms.accord.choosing import misfits
 from fedcord.algorithms.accord.dropping import without_encoder
+from fedcord.algorithms.accord.encoding import Encoding
+from fedcord.algorithms.accord.head import HEAD, Head
 from fedcord.algorithms.accord.joint_features import (
     CHOSEN,
     JointFeatures,
@@ -44,32 +46,23 @@ from fedcord.algorithms.accord.joint_features import (
     packed_encoders,
 )
 from fedcord.algorithms.accord.number_format import FORMATS as ENCODER_FORMATS
-from fedcord.algorithms.accord.number_format import shrink, travelling_spec
-from fedcord.algorithms.accord.personal_head import COUNT, GRAM, personal_head
 from fedcord.algorithms.accord.phases import Phase, is_asked, phase_at
 from fedcord.algorithms.accord.refinement import refined_encoder
-from fedcord.algorithms.accord.selection import Selection, by_difference, by_size, on_noise
-from fedcord.algorithms.analytic.afl import CLASS_WEIGHT, balancing_weight
-from fedcord.algorithms.analytic.closed_form import (
-    RIDGE,
-    SEEN,
-    WEIGHT,
-    aligned,
-    mask_unseen,
-    solve_stats,
-)
-from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
-from fedcord.algorithms.analytic.sum_messages import STATS, add_messages, stats_update, summed_stats
-from fedcord.algorithms.analytic.wire import FORMATS, wire_spec
+from fedcord.algorithms.accord.selection import Selection
+from fedcord.algorithms.analytic import hiding, masked_sums
+from fedcord.algorithms.analytic.closed_form import WEIGHT
+from fedcord.algorithms.analytic.privacy import Privacy
+from fedcord.algorithms.analytic.stats import SufficientStats
+from fedcord.algorithms.analytic.sum_messages import summed_stats
+from fedcord.algorithms.analytic.wire import FORMATS, MASKED
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.alignment import Alignment
 from fedcord.algorithms.oneshot.anchors import Anchors
 from fedcord.algorithms.oneshot.conflict import Conflict
-from fedcord.algorithms.oneshot.encoder import encoder_tensors
 from fedcord.algorithms.oneshot.local_training import LocalTraining
-from fedcord.algorithms.oneshot.member import COUNTS, MODEL, PROTOTYPES
+from fedcord.algorithms.oneshot.member import COUNTS, MODEL
 from fedcord.algorithms.oneshot.objective import Objective
-from fedcord.algorithms.oneshot.oneshot import OneShot, first_message
+from fedcord.algorithms.oneshot.oneshot import OneShot
 from fedcord.algorithms.oneshot.policy import Policy
 from fedcord.algorithms.oneshot.rules import task_rules
 from fedcord.core.contract import (
@@ -85,11 +78,9 @@ from fedcord.core.contract import (
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
-from fedcord.core.task import Network, Task
-from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
-from fedcord.ops.symmetric import diagonal_places
+from fedcord.core.task import Task
+from fedcord.core.tensors import Tensors, TensorSpec, select
 
-HEAD = (WEIGHT, SEEN, RIDGE)
 ENCODERS_USED = f"{METRIC}.encoders"
 
 
@@ -110,7 +101,7 @@ class Accord:
     joint: JointFeatures = param(JointFeatures(), "what the head sees")
     ridge: float | str = param("gcv", "λ >= 0 of the head, or gcv", at_least=0, choices=("gcv",))
     balanced: bool = param(False, "give every class the same weight in the head")
-    wire: str = param("packed64", "how sums travel", choices=FORMATS)
+    wire: str = param("packed64", "how sums travel", choices=(*FORMATS, MASKED))
     personal: bool = param(False, "a head of its own for every client, as in FedHiP")
     refinements: int = param(
         0, "times encoders are trained on against the head, and it is solved again", at_least=0
@@ -121,29 +112,43 @@ class Accord:
 
     def __post_init__(self) -> None:
         check_params(self)
+        problems = hiding.misfits(self.wire, Privacy(), self.balanced)
         if self.refinements and not self.joint.keeps_blocks:
-            raise ConfigError(
+            problems.append(
                 f"refinements = {self.refinements} needs every encoder's own columns in the head; "
                 "use joint.combine=concat without projection or expansion."
             )
+        if self.refinements and self.is_masked:
+            problems.append(
+                f"refinements = {self.refinements} and wire = {MASKED}: the same masks on a second "
+                "message would show by how much a client's sums changed; choose one."
+            )
+        if problems:
+            raise ConfigError(problems)
         assert self._clients  # its own rules are checked when it is made
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether the server can read the sum of all clients' sums only."""
+        return self.wire == MASKED
 
     @property
     def phases(self) -> tuple[Phase, ...]:
         """What each round is for."""
         first = (Phase.ROLL_CALL,) if self.selection.asks_first else ()
+        meeting = (Phase.MEET,) if self.is_masked else ()
         again = (Phase.REFINE, Phase.SOLVE) * self.refinements
-        return (*first, Phase.ENCODE, Phase.SOLVE, *again)
+        return (*first, Phase.ENCODE, *meeting, Phase.SOLVE, *again)
 
     @property
     def rounds(self) -> int | None:
-        """Class counts if needed, encoders, sums, and two for every refinement."""
+        """Class counts if needed, encoders, who is there if masked, sums, two per refinement."""
         return len(self.phases)
 
     @property
     def settled_first(self) -> tuple[int, str]:
-        """What depends on who holds what: all rounds but the last solve."""
-        return len(self.phases) - 1, "the encoders"
+        """What depends on who holds what: all rounds but the last solve and its meeting."""
+        return len(self.phases) - (2 if self.is_masked else 1), "the encoders"
 
     @property
     def mixes_networks(self) -> bool:
@@ -152,7 +157,13 @@ class Accord:
 
     def notes(self, task: Task) -> tuple[str, ...]:
         """What deserves a second look in these settings for this task."""
-        return self._clients.notes(task)
+        hidden = hiding.claims(self.wire, Privacy())
+        if self.is_masked:
+            hidden += (
+                "Only sums are masked: encoders, the prototypes sent with them, and class counts "
+                "travel in the open.",
+            )
+        return (*self._clients.notes(task), *hidden)
 
     def observations(self, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong."""
@@ -168,71 +179,57 @@ class Accord:
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """By phase; clients that were not chosen send no encoder."""
-        phase, classes = phase_at(self.phases, env.round, shared), env.task.num_classes
+        phase = phase_at(self.phases, env.round, shared)
         if phase is Phase.ROLL_CALL:
-            return {COUNTS: TensorSpec((classes,), torch.float32)}
+            return {COUNTS: TensorSpec((env.task.num_classes,), torch.float32)}
+        if phase is Phase.MEET:
+            return masked_sums.PRESENCE
         if phase is Phase.SOLVE:
-            width = self.joint.num_features(chosen_clients(shared), env.task)
-            spec = wire_spec(self.wire, width, classes)
-            return {f"{STATS}.{name}": part for name, part in spec.items()}
+            return self._head.expected_sums(shared, env)
         if not is_asked(shared, env.client):
             return {}
-        network = env.task.scratch_network(env.client)
-        encoder = travelling_spec(encoder_tensors(network), self.encoder_format)
-        model = {f"{MODEL}.{name}": part for name, part in encoder.items()}
-        if phase is Phase.REFINE:
-            return model
-        width = cast(Network, network).feature_dim
-        return {
-            **model,
-            PROTOTYPES: TensorSpec((classes, width), torch.float32),
-            COUNTS: TensorSpec((classes,), torch.float32),
-        }
+        encoding = self._encoding
+        again = phase is Phase.REFINE
+        return encoding.expected_model(env) if again else encoding.expected_message(env)
 
     def work(self, shared: Tensors, env: Env) -> Work | None:
         """An asked client's first training is that of the one-shot method with these parts."""
         is_training = self.phases[env.round] is Phase.ENCODE and is_asked(shared, env.client)
-        if not is_training or self.encoder_format != "float32":
-            return None
-        here = _first_place(env)
-        return self._clients.work(first_message(here, here.client), here)
+        return self._encoding.work(env) if is_training else None
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
     ) -> ClientResult:
         """Counts, an encoder, or sums, by phase."""
-        phase = phase_at(self.phases, env.round, shared)
+        phase, count = phase_at(self.phases, env.round, shared), len(data.train)
         if phase is Phase.ROLL_CALL:
             counts = torch.bincount(data.train.labels, minlength=env.task.num_classes).float()
-            return ClientResult(Update({COUNTS: counts}, weight=len(data.train)))
+            return ClientResult(Update({COUNTS: counts}, count))
+        if phase is Phase.MEET:
+            return masked_sums.announce()
         if phase is Phase.SOLVE:
-            return ClientResult(stats_update(self._sums(shared, data, env), self.wire))
+            return self._head.client_sums(shared, data.train, env)
         if not is_asked(shared, env.client):
-            return ClientResult(Update({}, weight=len(data.train)))
+            return ClientResult(Update({}, count))
         if phase is Phase.REFINE:
             model, metrics = refined_encoder(self.joint, self.refine, shared, data.train, env)
-            tensors = prefixed(MODEL, shrink(model, self.encoder_format))
-            return ClientResult(Update(tensors, len(data.train), metrics))
-        here = _first_place(env)
-        start = first_message(here, here.client)
-        update = self._clients.client_update(start, {}, data, here).update
-        model = shrink(select(update.tensors, MODEL), self.encoder_format)
-        kept = {name: update.tensors[name] for name in (PROTOTYPES, COUNTS)}
-        return ClientResult(dataclasses.replace(update, tensors={**prefixed(MODEL, model), **kept}))
+            return ClientResult(Update(self._encoding.packed(model), count, metrics))
+        return ClientResult(self._encoding.trained(data, env))
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Choose, hand on, or add up and solve, by phase."""
         phase = phase_at(self.phases, env.round, state.shared)
         if phase is Phase.SOLVE:
             return self._solved(state, updates, env)
+        if phase is Phase.MEET:
+            met = masked_sums.meet(state, updates)
+            return dataclasses.replace(met, shared={**met.shared, **state.result}, result={})
         heard = {client: update for client, update in updates if update.weight > 0}
         if not heard:
             raise ProtocolError("no client has examples; there is nothing to learn from.")
         if phase is Phase.ROLL_CALL:
             counts = {client: update.tensors[COUNTS] for client, update in heard.items()}
-            order = self.selection.order(counts, env)
-            chosen = choose(order, self.selection, self.joint, self.encoder_format, env)
-            return state.next({CHOSEN: chosen, **self._balance(counts)})
+            return state.next(self._encoding.chosen_by_counts(counts, env))
         asked = (client for client in heard if is_asked(state.shared, client))
         models = {client: select(heard[client].tensors, MODEL) for client in asked}
         if not models:
@@ -240,22 +237,23 @@ class Accord:
         if phase is Phase.REFINE:  # the head belongs to the old encoders and need not travel again
             kept = {n: t for n, t in state.shared.items() if n not in HEAD}
             return state.next({**kept, **packed_encoders(models)})
-        shared = self._handed_on(state, heard, models, env)
-        used = torch.tensor(float(len(shared[CHOSEN])))
-        return state.next(shared, {ENCODERS_USED: used})
+        shared, encoders = self._encoding.handed_on(state.shared, heard, models, env)
+        used = {ENCODERS_USED: torch.tensor(float(len(shared[CHOSEN])))}
+        if self.is_masked:  # encoders need not travel to the meeting
+            return state.next(shared, used, encoders)
+        return state.next({**shared, **encoders}, used)
 
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
         """Scores [B, C]: regressions of the one-hot code; all equal before there is a head."""
         if WEIGHT not in shared:
             return torch.zeros(len(inputs), env.task.num_classes, dtype=torch.float64)
-        weight = aligned(memory if WEIGHT in memory else shared, WEIGHT)
-        return mask_unseen(self.joint(inputs, shared, env) @ weight, shared[SEEN])
+        return self._head.scores(shared, memory, inputs, env)
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """The client's own head; nothing unless `personal`."""
         if not self.personal or not len(data.train):
             return {}
-        return {WEIGHT: personal_head(self.joint, shared, data.train, env)}
+        return {WEIGHT: self._head.personalized(shared, data.train, env)}
 
     def tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
@@ -267,17 +265,11 @@ class Accord:
 
     def result_of(self, sums: Tensors) -> dict[str, Tensor]:
         """The head, and what personal heads need."""
-        stats = self.stats_of(sums)
-        solved = solve_stats(stats, self.ridge, self.wire)
-        if not self.personal:
-            return solved.tensors()
-        gram = stats.gram.clone()
-        gram[diagonal_places(stats.num_features)] += solved.report.ridge
-        return {**solved.tensors(), GRAM: gram, COUNT: torch.tensor(stats.count)}
+        return self._head.result_of(sums)
 
     def why_not_forget(self) -> str | None:
         """Why a client cannot be taken out of the head exactly, or None when it can."""
-        return "its class weights were made with that client" if self.balanced else None
+        return hiding.why_not_forget(self.wire, Privacy(), self.balanced)
 
     def encoders_of(self, shared: Tensors) -> list[ClientId]:
         """Whose encoders are in the model."""
@@ -301,48 +293,18 @@ class Accord:
             checkpoints=1,
         )
 
-    def _sums(self, shared: Tensors, data: ClientData, env: Env) -> SufficientStats:
-        width = self.joint.num_features(chosen_clients(shared), env.task)
-        total = StatsAccumulator(
-            width, env.task.num_classes, self.tag(shared, env), shared.get(CLASS_WEIGHT)
+    @property
+    def _encoding(self) -> Encoding:
+        return Encoding(
+            self._clients, self.selection, self.joint, self.encoder_format, self.balanced
         )
-        for rows, labels in self.joint.batches(data.train, shared, env):
-            total.add(rows, labels)
-        return total.stats()
+
+    @property
+    def _head(self) -> Head:
+        return Head(self.joint, self.ridge, self.wire, self.personal)
 
     def _solved(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
-        sums = add_messages({}, updates, self.tag(state.shared, env))
-        result = self.result_of(sums)
+        sums, result = self._head.solved(state, updates, env)
         goes_on = env.round + 1 < len(self.phases)
         head = {name: result[name] for name in HEAD} if goes_on else {}
         return state.next({**state.shared, **head}, sums, result)
-
-    def _balance(self, counts: Mapping[ClientId, Tensor]) -> dict[str, Tensor]:
-        if not self.balanced:
-            return {}
-        total = torch.stack(list(counts.values())).sum(0).to(torch.int64)
-        return {CLASS_WEIGHT: balancing_weight(total)}
-
-    def _handed_on(
-        self,
-        state: ServerState,
-        heard: Mapping[ClientId, Update],
-        models: Mapping[ClientId, Tensors],
-        env: Env,
-    ) -> dict[str, Tensor]:
-        """Encoders for everybody: of those chosen before that were heard, or chosen now."""
-        if CHOSEN in state.shared:
-            here = {**state.shared, CHOSEN: torch.tensor(sorted(models))}
-            return {**here, **packed_encoders(models)}
-        counts = {client: heard[client].tensors[COUNTS] for client in models}
-        order = by_size(counts)
-        if self.selection.rule == "cka":
-            order = by_difference(on_noise(models, env), order[0])
-        chosen = choose(order, self.selection, self.joint, self.encoder_format, env)
-        used = {client: models[client] for client in chosen.tolist()}
-        return {CHOSEN: chosen, **self._balance(counts), **packed_encoders(used)}
-
-
-def _first_place(env: Env) -> Env:
-    """A client's place in the one exchange of the one-shot method it trains by."""
-    return dataclasses.replace(env, round=0, num_rounds=1)

@@ -6,6 +6,7 @@ from enum import Enum
 
 from fedcord.algorithms.accord.joint_features import CHOSEN, ENCODER
 from fedcord.algorithms.analytic.closed_form import WEIGHT
+from fedcord.algorithms.analytic.masked_sums import COHORT
 from fedcord.core.contract import ClientId
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors
@@ -16,6 +17,7 @@ class Phase(Enum):
 
     ROLL_CALL = "class counts"
     ENCODE = "encoders"
+    MEET = "who is there"
     SOLVE = "sums"
     REFINE = "encoders again"
 
@@ -32,7 +34,7 @@ def phase_at(phases: tuple[Phase, ...], round_: int, shared: Tensors) -> Phase:
             f"for number {round_ + 1}; start a new run."
         )
     phase = phases[round_]
-    missing = _missing(phase, Phase.ROLL_CALL in phases, shared)
+    missing = _missing(phase, phases, shared)
     if missing is not None:
         raise ProtocolError(
             f"round {round_ + 1} of accord is for {phase.value}, but {missing} not been sent; the "
@@ -46,17 +48,20 @@ def is_asked(shared: Tensors, client: ClientId | None) -> bool:
     return CHOSEN not in shared or client in shared[CHOSEN].tolist()
 
 
-def _missing(phase: Phase, chosen_first: bool, shared: Tensors) -> str | None:
+def _missing(phase: Phase, phases: tuple[Phase, ...], shared: Tensors) -> str | None:
+    chosen_first = Phase.ROLL_CALL in phases
     if phase is Phase.ROLL_CALL or (phase is Phase.ENCODE and not chosen_first):
         return None
     if CHOSEN not in shared:
         return "who was chosen has"
-    if phase is Phase.ENCODE:
+    if phase in (Phase.ENCODE, Phase.MEET):
         return None
     held = {name.split(".")[1] for name in shared if name.startswith(f"{ENCODER}.")}
     absent = [client for client in shared[CHOSEN].tolist() if str(client) not in held]
     if absent:
         return f"the encoders of clients {', '.join(map(str, absent))} have"
+    if phase is Phase.SOLVE and Phase.MEET in phases and COHORT not in shared:
+        return "who is there has"
     if phase is Phase.REFINE and WEIGHT not in shared:
         return "the head has"
     return None

@@ -44,6 +44,7 @@ from fedcord.algorithms.analytic.factor_messages import (
     solve_factor,
 )
 from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.hiding import claims, misfits, why_not_forget
 from fedcord.algorithms.analytic.privacy import Privacy, add_noise, solve_noisy
 from fedcord.algorithms.analytic.stats import StatsAccumulator
 from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
@@ -71,15 +72,7 @@ class AFL(SolvesFromSums):
 
     def __post_init__(self) -> None:
         check_params(self)
-        problems = []
-        if self.privacy.is_on and self.balanced:
-            problems.append(
-                "balanced and privacy.epsilon: class weights change the noise needed; choose one."
-            )
-        if self.is_masked and self.balanced:
-            problems.append(
-                f"balanced and wire = {MASKED}: class counts would travel in the open; choose one."
-            )
+        problems = misfits(self.wire, self.privacy, self.balanced)
         if self.is_factored and self.privacy.is_on:
             problems.append(
                 f"wire = {RFACTOR} and privacy.epsilon: noise is calibrated to sums; choose one."
@@ -104,15 +97,7 @@ class AFL(SolvesFromSums):
 
     def notes(self, task: Task) -> tuple[str, ...]:
         """What may be claimed, and what it rests on."""
-        if not self.privacy.is_on:
-            return super().notes(task)
-        notes = (*super().notes(task), self.privacy.statement())
-        if self.privacy.noise_at == "distributed" and not self.is_masked:
-            notes += (
-                "privacy.noise_at = distributed: each message carries a share of the noise only, "
-                f"and the server can read it; use wire={MASKED}, or noise_at=local.",
-            )
-        return notes
+        return claims(self.wire, self.privacy)
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """Sums; class counts alone in the first round of `balanced`."""
@@ -162,11 +147,8 @@ class AFL(SolvesFromSums):
 
     def why_not_forget(self) -> str | None:
         """Noise cannot be taken back, and class weights belong to the old counts."""
-        if self.privacy.is_on:
-            return "its sums carry privacy noise, and a second release would need a budget"
-        if self.balanced:
-            return "its class weights were made with that client"
-        return super().why_not_forget()
+        why = why_not_forget(self.wire, self.privacy, self.balanced)
+        return why or super().why_not_forget()
 
     def _solve_private(self, sums: Tensors, env: Env) -> Solved:
         exact = summed_stats(sums, self.wire)

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from fedcord.algorithms.analytic import masked_sums
 from fedcord.algorithms.analytic.features import FeatureMap
-from fedcord.algorithms.analytic.secagg import statement
+from fedcord.algorithms.analytic.hiding import claims, why_not_forget
+from fedcord.algorithms.analytic.privacy import Privacy
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
 from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
 from fedcord.algorithms.analytic.wire import MASKED, check_float32_is_enough, wire_spec
@@ -76,7 +77,7 @@ class SolvesFromSums(ABC):
 
     def notes(self, task: Task) -> tuple[str, ...]:
         """What may be claimed of masked sums."""
-        return (statement(),) if self.is_masked else ()
+        return claims(self.wire, Privacy())
 
     def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """Clients report nothing that could go wrong."""
@@ -139,9 +140,8 @@ class SolvesFromSums(ABC):
 
     def why_not_forget(self) -> str | None:
         """Why a client cannot be taken out of the sums exactly, or None when it can."""
-        if self.is_masked:
-            return "its messages were masked, and only their sum is known"
-        return None if self.is_additive else "its updates are not sums over samples"
+        why = why_not_forget(self.wire, Privacy(), balanced=False)
+        return why if why or self.is_additive else "its updates are not sums over samples"
 
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
         """Scores [B, C]: regressions of the one-hot code, not probabilities."""

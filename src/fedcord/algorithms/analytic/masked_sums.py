@@ -33,7 +33,7 @@ def announce() -> ClientResult:
 
 def meet(state: ServerState, updates: Updates) -> ServerState:
     """The server's first round: everybody is told who is there."""
-    cohort = torch.tensor([client for client, _ in updates], dtype=torch.int64)
+    cohort = torch.tensor(sorted(client for client, _ in updates), dtype=torch.int64)
     if len(cohort) < LEAST_CLIENTS:
         raise ProtocolError(
             f"{len(cohort)} client(s) are there; a masked sum needs at least {LEAST_CLIENTS}, or "

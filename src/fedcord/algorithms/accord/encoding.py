@@ -1,0 +1,119 @@
+"""The round in which encoders are trained: at a client alone, and handed on by the server."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from fedcord.algorithms.accord.choosing import choose
+from fedcord.algorithms.accord.joint_features import CHOSEN, JointFeatures, packed_encoders
+from fedcord.algorithms.accord.number_format import shrink, travelling_spec
+from fedcord.algorithms.accord.selection import Selection, by_difference, by_size, on_noise
+from fedcord.algorithms.analytic.afl import CLASS_WEIGHT, balancing_weight
+from fedcord.algorithms.oneshot.encoder import encoder_tensors
+from fedcord.algorithms.oneshot.member import COUNTS, MODEL, PROTOTYPES
+from fedcord.algorithms.oneshot.oneshot import OneShot, first_message
+from fedcord.core.contract import ClientId, Env, Update, Work
+from fedcord.core.examples import ClientData
+from fedcord.core.task import Network
+from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoding:
+    """How encoders come about and which of them are used.
+
+    Attributes:
+        clients: the one-shot method whose clients train them.
+        selection: whose are wanted.
+        joint: how many columns there may be.
+        form: numbers of encoders on the wire.
+        balanced: whether class weights follow from the class counts.
+    """
+
+    clients: OneShot
+    selection: Selection
+    joint: JointFeatures
+    form: str
+    balanced: bool
+
+    def expected_model(self, env: Env) -> dict[str, TensorSpec]:
+        """A client's encoder as it travels."""
+        encoder = encoder_tensors(env.task.scratch_network(env.client))
+        spec = travelling_spec(encoder, self.form)
+        return {f"{MODEL}.{name}": part for name, part in spec.items()}
+
+    def expected_message(self, env: Env) -> dict[str, TensorSpec]:
+        """FAFI's message: encoder, prototypes, class counts."""
+        classes = env.task.num_classes
+        width = cast(Network, env.task.scratch_network(env.client)).feature_dim
+        return {
+            **self.expected_model(env),
+            PROTOTYPES: TensorSpec((classes, width), torch.float32),
+            COUNTS: TensorSpec((classes,), torch.float32),
+        }
+
+    def work(self, env: Env) -> Work | None:
+        """What decides a client's training; None where others could not use what it sends."""
+        if self.form != "float32":
+            return None
+        here = _first_place(env)
+        return self.clients.work(first_message(here, here.client), here)
+
+    def trained(self, data: ClientData, env: Env) -> Update:
+        """A client's message after training alone."""
+        here = _first_place(env)
+        start = first_message(here, here.client)
+        update = self.clients.client_update(start, {}, data, here).update
+        kept = {name: update.tensors[name] for name in (PROTOTYPES, COUNTS)}
+        model = self.packed(select(update.tensors, MODEL))
+        return dataclasses.replace(update, tensors={**model, **kept})
+
+    def packed(self, encoder: Tensors) -> dict[str, Tensor]:
+        """A client's encoder as it travels to the server."""
+        return prefixed(MODEL, shrink(encoder, self.form))
+
+    def chosen_by_counts(self, counts: Mapping[ClientId, Tensor], env: Env) -> dict[str, Tensor]:
+        """What is shared once everybody's class counts [C] are known and nobody has trained."""
+        order = self.selection.order(counts, env)
+        return {CHOSEN: self._choice(order, env), **self._balance(counts)}
+
+    def handed_on(
+        self,
+        shared: Tensors,
+        heard: Mapping[ClientId, Update],
+        models: Mapping[ClientId, Tensors],
+        env: Env,
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """What is shared from now on, and encoders for everybody.
+
+        Of those chosen before whose encoder was heard, or of those chosen now.
+        """
+        if CHOSEN in shared:
+            here = {**shared, CHOSEN: torch.tensor(sorted(models))}
+            return here, packed_encoders(models)
+        counts = {client: heard[client].tensors[COUNTS] for client in models}
+        order = by_size(counts)
+        if self.selection.rule == "cka":
+            order = by_difference(on_noise(models, env), order[0])
+        chosen = self._choice(order, env)
+        used = {client: models[client] for client in chosen.tolist()}
+        return {CHOSEN: chosen, **self._balance(counts)}, packed_encoders(used)
+
+    def _choice(self, order: list[ClientId], env: Env) -> Tensor:
+        return choose(order, self.selection, self.joint, self.form, env)
+
+    def _balance(self, counts: Mapping[ClientId, Tensor]) -> dict[str, Tensor]:
+        if not self.balanced:
+            return {}
+        total = torch.stack(list(counts.values())).sum(0).to(torch.int64)
+        return {CLASS_WEIGHT: balancing_weight(total)}
+
+
+def _first_place(env: Env) -> Env:
+    """A client's place in the one exchange of the one-shot method it trains by."""
+    return dataclasses.replace(env, round=0, num_rounds=1)

@@ -1,0 +1,98 @@
+"""The head: what clients add up over joint features, and the ridge regression that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedcord.algorithms.accord.joint_features import JointFeatures, chosen_clients
+from fedcord.algorithms.accord.personal_head import COUNT, GRAM, personal_head
+from fedcord.algorithms.analytic.afl import CLASS_WEIGHT
+from fedcord.algorithms.analytic.closed_form import (
+    RIDGE,
+    SEEN,
+    WEIGHT,
+    aligned,
+    mask_unseen,
+    solve_stats,
+)
+from fedcord.algorithms.analytic.stats import StatsAccumulator
+from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
+from fedcord.algorithms.analytic.wire import wire_spec
+from fedcord.core.contract import ClientResult, Env, ServerState, Updates
+from fedcord.core.examples import Examples
+from fedcord.core.tensors import Tensors, TensorSpec
+from fedcord.ops.symmetric import diagonal_places
+
+HEAD = (WEIGHT, SEEN, RIDGE)
+"""What of the result belongs to the common head."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """Sums of joint features and what is solved from them.
+
+    Attributes:
+        joint: what the head sees.
+        ridge: λ, or `gcv`.
+        wire: how sums travel.
+        personal: whether the result holds what personal heads need.
+    """
+
+    joint: JointFeatures
+    ridge: float | str
+    wire: str
+    personal: bool
+
+    def expected_sums(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
+        """What every client sends."""
+        width = self.joint.num_features(chosen_clients(shared), env.task)
+        spec = wire_spec(self.wire, width, env.task.num_classes)
+        return {f"{STATS}.{name}": part for name, part in spec.items()}
+
+    def client_sums(self, shared: Tensors, data: Examples, env: Env) -> ClientResult:
+        """A client's message."""
+        width = self.joint.num_features(chosen_clients(shared), env.task)
+        tag, weight = self.joint.tag(shared, env), shared.get(CLASS_WEIGHT)
+        total = StatsAccumulator(width, env.task.num_classes, tag, weight)
+        for rows, labels in self.batches(data, shared, env):
+            total.add(rows, labels)
+        return sent(total.stats(), self.wire, shared, env)
+
+    def solved(
+        self, state: ServerState, updates: Updates, env: Env
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Everybody's sums, and the result."""
+        sums = received(state, updates, self.wire, self.joint.tag(state.shared, env), env)
+        return sums, self.result_of(sums)
+
+    def result_of(self, sums: Tensors) -> dict[str, Tensor]:
+        """The head, and what personal heads need."""
+        stats = summed_stats(sums, self.wire)
+        solved = solve_stats(stats, self.ridge, self.wire)
+        if not self.personal:
+            return solved.tensors()
+        gram = stats.gram.clone()
+        gram[diagonal_places(stats.num_features)] += solved.report.ridge
+        return {**solved.tensors(), GRAM: gram, COUNT: torch.tensor(stats.count)}
+
+    def features(self, inputs: Tensor, shared: Tensors, env: Env) -> Tensor:
+        """Prepared inputs [B, ...] to what the head multiplies [B, D] float64."""
+        return self.joint(inputs, shared, env)
+
+    def batches(self, data: Examples, shared: Tensors, env: Env) -> Iterator[tuple[Tensor, Tensor]]:
+        """A client's samples as (features [B, D], labels [B])."""
+        return self.joint.batches(data, shared, env)
+
+    def personalized(self, shared: Tensors, data: Examples, env: Env) -> Tensor:
+        """A client's own head [D, C]."""
+        rows = torch.cat([rows for rows, _ in self.batches(data, shared, env)])
+        return personal_head(rows, data.labels, shared)
+
+    def scores(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """[B, C] of the client's own head where it has one, else of the common one."""
+        weight = aligned(memory if WEIGHT in memory else shared, WEIGHT)
+        return mask_unseen(self.features(inputs, shared, env) @ weight, shared[SEEN])
