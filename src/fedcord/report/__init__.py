@@ -3,14 +3,17 @@
 from fedcord.report.build import ReportPaths, build_report
 from fedcord.report.canvas import save_figure
 from fedcord.report.feature_map import feature_map_figure
+from fedcord.report.frontier import Frontier, frontier
 from fedcord.report.heatmap import heatmap_figure
 from fedcord.report.leaderboard import Leaderboard, Row, leaderboard
 from fedcord.report.load import Run, load_run, load_runs
+from fedcord.report.pareto import pareto_figure
 from fedcord.report.plots import accuracy_figure, final_figure
 from fedcord.report.terminal import print_leaderboard
 from fedcord.report.verdict import verdict
 
 __all__ = [
+    "Frontier",
     "Leaderboard",
     "ReportPaths",
     "Row",
@@ -19,10 +22,12 @@ __all__ = [
     "build_report",
     "feature_map_figure",
     "final_figure",
+    "frontier",
     "heatmap_figure",
     "leaderboard",
     "load_run",
     "load_runs",
+    "pareto_figure",
     "print_leaderboard",
     "save_figure",
     "verdict",

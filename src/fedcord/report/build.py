@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from fedcord.report.alignment import alignment_figure
 from fedcord.report.canvas import has_matplotlib, inline_svg, save_figure
 from fedcord.report.files import write_output
+from fedcord.report.frontier import frontier
 from fedcord.report.heatmap import heatmap_figure
 from fedcord.report.html import Panel, Panels, render_page
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
+from fedcord.report.pareto import pareto_figure
 from fedcord.report.plots import accuracy_figure, final_figure
 from fedcord.report.tables import to_csv, to_latex, to_markdown
 
@@ -76,6 +78,14 @@ def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
             "Final accuracy: filled dot and line, mean with 95 % interval; rings, the seeds.",
         ),
     }
+    if frontier(board).is_tradeoff:
+        bars = "; bars, 95 % intervals (an arrow: it goes on)" if len(board.seeds) > 1 else ""
+        figures["pareto"] = (
+            pareto_figure([board], [""]),
+            "Final accuracy against all traffic of a run, never of a run stopped early. Filled and "
+            "on the line: no other method is at least as good in both and better in one. The line "
+            f"is what a budget of bytes can buy{bars}.",
+        )
     aligned = alignment_figure(board)
     if aligned is not None:
         figures["alignment"] = (
@@ -106,4 +116,5 @@ def _panels(figures: dict[str, tuple[Figure, str]]) -> Panels:
         final=panel("final-accuracy"),
         clients=panel("clients"),
         alignment=panel("alignment"),
+        pareto=panel("pareto"),
     )

@@ -11,7 +11,7 @@ import html
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,6 +94,15 @@ def house_style() -> Iterator[None]:
         yield
 
 
+def look(names: Iterable[str], name: str) -> tuple[str, int]:
+    """A name's colour, and how many others before it had that colour already.
+
+    By alphabet, not by rank: another seed must not repaint the figures.
+    """
+    turn, place = divmod(sorted(set(names)).index(name), len(PALETTE))
+    return PALETTE[place], turn
+
+
 def logarithmic(axes: Axes) -> None:
     """A logarithmic y axis with plain numbers, since our style does not read formulas."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -106,12 +115,16 @@ def logarithmic(axes: Axes) -> None:
 
 def save_figure(fig: Figure, path: Path) -> None:
     """Write a figure as PNG or SVG, by the suffix of the path."""
-    suffix = path.suffix.lower()
-    if suffix not in (".png", ".svg"):
+    check_suffix(path)
+    write_output(path, _rendered(fig, path.suffix.lower()[1:]))
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a path whose suffix is none that figures have; worth asking before any work."""
+    if path.suffix.lower() not in (".png", ".svg"):
         raise ConfigError(
             f"a figure cannot be written to '{path.name}'; allowed endings: .png, .svg."
         )
-    write_output(path, _rendered(fig, suffix[1:]))
 
 
 def inline_svg(fig: Figure, name: str, description: str) -> str:

@@ -27,6 +27,7 @@ def feature_map_figure(
     prototypes: Floats,
     class_names: Sequence[str],
     method: Method = "pca",
+    stars_are: str = "prototypes",
 ) -> Figure:
     """Directions of features as dots, those of prototypes as stars.
 
@@ -36,10 +37,11 @@ def feature_map_figure(
     Args:
         features: [N, D].
         labels: [N] classes of the features.
-        prototypes: [C, D], or [C, M, D] with several per class.
+        prototypes: [C, D], or [C, M, D] with several per class; those with NaN are left out.
         class_names: [C].
         method: `pca` is the plane of largest variance of the features, on which prototypes are
             dropped; `tsne` places both together so that neighbours stay neighbours.
+        stars_are: what the legend calls the stars.
     """
     points, stars = np.asarray(features, dtype=np.float64), np.asarray(prototypes, dtype=np.float64)
     stars = stars[:, None] if stars.ndim == 2 else stars
@@ -50,8 +52,9 @@ def feature_map_figure(
             f"{list(stars.shape)} and {len(class_names)} class names do not fit together; give "
             "[N, D], N, [C, D] or [C, M, D], and C."
         )
-    flat = _directions(stars.reshape(-1, stars.shape[2]))
-    places, star_places = _on_plane(_directions(points), flat, method)
+    drawn = np.isfinite(stars).all(axis=2)
+    places, star_places = _on_plane(_directions(points), _directions(stars[drawn]), method)
+    star_labels = np.nonzero(drawn)[0]
     with house_style():
         from matplotlib.figure import Figure
 
@@ -63,9 +66,10 @@ def feature_map_figure(
             own = np.asarray(labels) == label
             x, y = places[own].T
             axes.scatter(x, y, s=12, c=colour, marker=mark, alpha=0.55, linewidths=0)
-            x, y = star_places.reshape(len(stars), -1, 2)[label].T
+            x, y = star_places[star_labels == label].T
             axes.scatter(x, y, s=120, c=colour, marker="*", edgecolors=INK, linewidths=0.6)
             axes.plot([], [], mark, color=colour, markersize=5, label=name)
+        axes.plot([], [], "*", color="none", markeredgecolor=INK, markersize=9, label=stars_are)
         axes.set(xticks=[], yticks=[])
         axes.grid(visible=False)
         fig.legend(loc="outside right upper", handletextpad=0.2)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from fedcord.report.frontier import frontier
 from fedcord.report.leaderboard import Leaderboard, Row
 from fedcord.report.numbers import (
     NOTHING,
@@ -44,6 +45,7 @@ class Panels:
     final: Panel | None = None
     clients: Panel | None = None
     alignment: Panel | None = None
+    pareto: Panel | None = None
 
 
 def render_page(board: Leaderboard, panels: Panels) -> str:
@@ -56,7 +58,7 @@ def render_page(board: Leaderboard, panels: Panels) -> str:
         _leaderboard_section(board, panels),
         _curves_section(panels),
         _clients_section(board, panels),
-        _costs_section(board),
+        _costs_section(board, panels),
         origin_section(board),
     ]
     return (
@@ -163,7 +165,7 @@ def _clients_section(board: Leaderboard, panels: Panels) -> str:
     return f"<section><h2>Clients</h2>{''.join(parts)}</section>" if parts else ""
 
 
-def _costs_section(board: Leaderboard) -> str:
+def _costs_section(board: Leaderboard, panels: Panels) -> str:
     head = ["algorithm", "rounds", "sent by clients", "sent to clients", "traffic", "time"]
     rows = [
         (
@@ -184,10 +186,14 @@ def _costs_section(board: Leaderboard) -> str:
         for row in board.rows
         if row.num_refused
     ]
+    front = frontier(board)
+    choice = f"<p>{escape(front.sentence)}</p>" if front.is_tradeoff else ""
+    choice += _figure(panels.pareto, "wide") if panels.pareto else ""
     return (
         f"<section><h2>Costs</h2>{_table(head, rows)}"
         '<p class="small">Per run, mean over seeds; traffic is the sum over all clients and rounds.'
-        f" Times compare only on one machine under one load. {' '.join(refused)}</p></section>"
+        f" Times compare only on one machine under one load. {' '.join(refused)}</p>"
+        f"{choice}</section>"
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedcord.report.canvas import DASHES, PALETTE, house_style
+from fedcord.report.canvas import DASHES, house_style, look
 from fedcord.report.leaderboard import Leaderboard, Row
 from fedcord.report.numbers import byte_size
 from fedcord.statistics import mean_interval
@@ -162,6 +162,5 @@ def _draw_legend(fig: Figure, axes: Axes, names: Sequence[str]) -> None:
 
 
 def _look(board: Leaderboard, row: Row) -> tuple[str, str]:
-    """Colour and dash by name, not by rank: another seed must not repaint the figures."""
-    place = sorted(other.name for other in board.rows).index(row.name)
-    return PALETTE[place % len(PALETTE)], DASHES[place // len(PALETTE) % len(DASHES)]
+    colour, turn = look([other.name for other in board.rows], row.name)
+    return colour, DASHES[turn % len(DASHES)]

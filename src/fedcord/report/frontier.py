@@ -1,0 +1,172 @@
+"""Accuracy and bytes together: which methods no other beats.
+
+One method beats another when it is at least as accurate, needs at most as many bytes, and is better
+in one of the two. So two methods with equal bytes do not both stay unless they are equally
+accurate. Only the final accuracy and all traffic of a run count: a run cut off at the round where
+its test curve happens to be high would be a choice made on the test set.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.numbers import counted, listed
+
+TITLE_SETTINGS = ("model", "clients", "participation", "subset", "longtail")
+"""What a title names beside data and partition, where the boards side by side differ in it."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One method.
+
+    Attributes:
+        row: the leaderboard's.
+        beaten_by: the rows that beat it; empty on the frontier.
+    """
+
+    row: Row
+    beaten_by: tuple[Row, ...]
+
+    @property
+    def is_frontier(self) -> bool:
+        """Whether no other method beats it."""
+        return not self.beaten_by
+
+    def to_json(self) -> dict[str, Any]:
+        """As values JSON can hold, unrounded."""
+        return {
+            "algorithm": self.row.name,
+            "accuracy": asdict(self.row.accuracy),
+            "bytes": self.row.num_bytes,
+            "bytes_up": self.row.bytes_up,
+            "bytes_down": self.row.bytes_down,
+            "is_frontier": self.is_frontier,
+            "beaten_by": [row.name for row in self.beaten_by],
+        }
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """All methods of a leaderboard, from fewest bytes to most, the more accurate first."""
+
+    choices: tuple[Choice, ...]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The methods no other beats."""
+        return tuple(choice.row for choice in self.choices if choice.is_frontier)
+
+    @property
+    def is_tradeoff(self) -> bool:
+        """Whether there is anything to choose: three methods or more, and not one price for all."""
+        return len(self.choices) >= 3 and len({own.row.num_bytes for own in self.choices}) > 1
+
+    @property
+    def close_neighbours(self) -> tuple[tuple[str, str], ...]:
+        """Neighbours on the frontier whose intervals overlap: the bytes may buy nothing.
+
+        Methods equal in both are no such pair, since nothing is said of their order.
+        """
+        pairs = itertools.pairwise(self.rows)
+        return tuple(
+            (first.name, second.name)
+            for first, second in pairs
+            if first.num_bytes < second.num_bytes and intervals_overlap(first, second)
+        )
+
+    @property
+    def close_losers(self) -> tuple[str, ...]:
+        """Beaten methods whose interval overlaps with that of everything that beats them."""
+        return tuple(
+            own.row.name
+            for own in self.choices
+            if own.beaten_by and all(intervals_overlap(own.row, other) for other in own.beaten_by)
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The frontier in words, with how far it can be trusted."""
+        names = listed([row.name for row in self.rows])
+        return f"Not beaten in both accuracy and bytes: {names}. {self._trust()}"
+
+    def _trust(self) -> str:
+        num_seeds = self.choices[0].row.accuracy.n
+        if num_seeds == 1:
+            return "This rests on one seed, which has no intervals."
+        doubts = []
+        if self.close_neighbours:
+            pairs = [f"{first} and {second}" for first, second in self.close_neighbours]
+            doubts.append(f"between {', '.join(pairs)}")
+        if self.close_losers:
+            beaten = "it" if len(self.close_losers) == 1 else "each of them"
+            doubts.append(f"between {listed(list(self.close_losers))} and all that beats {beaten}")
+        basis = f"This rests on means over {counted(num_seeds, 'seed')}"
+        if not doubts:
+            return f"{basis}; no 95 % intervals overlap that could change it."
+        return (
+            f"{basis}; 95 % intervals overlap {', and '.join(doubts)}, so they do not settle the "
+            "order there."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As values JSON can hold, unrounded."""
+        return {
+            "points": [choice.to_json() for choice in self.choices],
+            "frontier": [row.name for row in self.rows],
+            "overlapping_neighbours": [list(pair) for pair in self.close_neighbours],
+            "overlapping_beaten": list(self.close_losers),
+            "sentence": self.sentence,
+        }
+
+
+def frontier(board: Leaderboard) -> Frontier:
+    """Sort out which methods of a board no other beats, by mean accuracy and mean bytes."""
+    order = sorted(board.rows, key=lambda row: (row.num_bytes, -row.accuracy.mean, row.name))
+    return Frontier(
+        tuple(
+            Choice(row, tuple(other for other in order if other is not row and beats(other, row)))
+            for row in order
+        )
+    )
+
+
+def beats(first: Row, second: Row) -> bool:
+    """Whether the first is at least as good in both accuracy and bytes, and better in one."""
+    gain = first.accuracy.mean - second.accuracy.mean
+    saving = second.num_bytes - first.num_bytes
+    return gain >= 0 and saving >= 0 and (gain > 0 or saving > 0)
+
+
+def intervals_overlap(first: Row, second: Row) -> bool:
+    """Whether the accuracies' intervals share a point; a mean without interval is one point."""
+    (low, high), (other_low, other_high) = interval_ends(first), interval_ends(second)
+    return low <= other_high and other_low <= high
+
+
+def interval_ends(row: Row) -> tuple[float, float]:
+    """The ends of the accuracy's interval; the mean twice where there is none."""
+    own = row.accuracy
+    return (own.mean if own.low is None else own.low, own.mean if own.high is None else own.high)
+
+
+def panel_titles(boards: Sequence[Leaderboard]) -> tuple[str, ...]:
+    """What tells boards side by side apart: data, partition, and other settings that differ."""
+    parts = [[_setting(board, "dataset"), _setting(board, "partition")] for board in boards]
+    for key in TITLE_SETTINGS:
+        values = [_setting(board, key) for board in boards]
+        if len(set(values)) > 1:
+            for own, value in zip(parts, values, strict=True):
+                own.append(f"{key} {value}" if value else "")
+    return tuple(", ".join(part for part in own if part) for own in parts)
+
+
+def _setting(board: Leaderboard, key: str) -> str:
+    """A setting as text; empty where the methods of a board differ in it."""
+    values = [row.runs[0].config.get(key) for row in board.rows]
+    values = [", ".join(map(str, own)) if isinstance(own, list) else own for own in values]
+    return str(values[0]) if len(set(values)) == 1 and values[0] is not None else ""
