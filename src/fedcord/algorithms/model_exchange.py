@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import ClientResult, Env, FeatureView, ServerState, Update, Updates
 from fedcord.core.examples import ClientData
-from fedcord.core.task import tensors_of
+from fedcord.core.task import Network, tensors_of
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
 from fedcord.ops.weighted_mean import weighted_mean
 
@@ -55,6 +56,18 @@ class AveragesModels(ABC):
         with torch.inference_mode():
             scores: Tensor = network(inputs)
         return scores
+
+    def feature_view(
+        self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
+    ) -> FeatureView:
+        """Features of the global model, and `prototypes`."""
+        network = cast(Network, received_model(shared, env))
+        with torch.inference_mode():
+            return FeatureView(network.features(inputs), self.prototypes(shared))
+
+    def prototypes(self, shared: Tensors) -> Tensor | None:
+        """[C, M, D] vectors of classes that the method holds; most hold none."""
+        return None
 
 
 def received_model(shared: Tensors, env: Env) -> nn.Module:

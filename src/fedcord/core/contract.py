@@ -219,6 +219,31 @@ class PredictsByRules(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class FeatureView:
+    """What a model makes of examples inside.
+
+    Attributes:
+        features: [B, D].
+        prototypes: [C, M, D] what the method holds for each class, rows of NaN for classes it has
+            nothing for; None: it holds no prototypes.
+    """
+
+    features: Tensor
+    prototypes: Tensor | None
+
+
+@runtime_checkable
+class ShowsFeatures(Protocol):
+    """An algorithm whose model can be looked at from inside."""
+
+    def feature_view(
+        self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
+    ) -> FeatureView:
+        """Features of prepared inputs [B, ...]; arguments as in `predict`."""
+        ...
+
+
 @runtime_checkable
 class Probes(Protocol):
     """An algorithm whose early rounds only look at what would be aggregated now.

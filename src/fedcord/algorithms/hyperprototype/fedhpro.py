@@ -130,6 +130,10 @@ class FedHPro(AveragesModels):
             metrics["consistency"] = consistency
         return state.next({**shared, HYPER: hyper}, {**private, **as_private(metrics)})
 
+    def prototypes(self, shared: Tensors) -> Tensor | None:
+        """The hyper-prototypes."""
+        return shared[HYPER]
+
     def _first_prototypes(self, env: Env) -> Tensor:
         """[C, M, D] of round 0; drawn again whenever needed instead of being kept."""
         shape = (env.task.num_classes, self.num_prototypes, _feature_dim(env))

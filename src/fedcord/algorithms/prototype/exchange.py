@@ -24,7 +24,15 @@ from fedcord.algorithms.prototype.local_work import (
     first_network,
 )
 from fedcord.algorithms.prototype.prototypes import Prototypes
-from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import (
+    ClientId,
+    ClientResult,
+    Env,
+    FeatureView,
+    ServerState,
+    Update,
+    Updates,
+)
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Task, tensors_of
@@ -142,6 +150,15 @@ class ExchangesPrototypes(ABC):
                 BY_CLASSIFIER: classified(network, features),
             }
         return {rule: scores[rule] for rule in self.rules}
+
+    def feature_view(
+        self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
+    ) -> FeatureView:
+        """Features of the global or the client's own model, and the global prototypes."""
+        with torch.inference_mode():
+            features = features_of(current_network(shared, memory, env), inputs)
+        known = self.known(shared)
+        return FeatureView(features, known.values.where(known.held[:, None], torch.nan)[:, None])
 
     @abstractmethod
     def first_knowledge(self, env: Env) -> ServerState:

@@ -1,0 +1,108 @@
+"""What the model of a finished run makes of test examples inside, drawn on a plane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from fedcord.core.contract import ClientId, Env, KeepsOwnModels, ShowsFeatures
+from fedcord.core.errors import CheckpointError, ConfigError
+from fedcord.core.tensors import Tensors
+from fedcord.engine.threads import torch_threads
+from fedcord.experiment.build import Experiment, build_experiment
+from fedcord.experiment.load import load_config
+from fedcord.report.feature_map import Floats, Method, feature_map_figure
+from fedcord.store.checkpoint import Checkpoint, load_newest
+from fedcord.store.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST = 1000
+"""Test examples drawn; more would hide each other."""
+
+
+def draw_feature_map(
+    run: Path,
+    method: Method = "pca",
+    client: ClientId | None = None,
+    data_dirs: Sequence[Path] | None = None,
+) -> Figure:
+    """Features of the run's final model on test examples, and its prototypes.
+
+    A method without prototypes gets the mean features of classes in their place.
+
+    Args:
+        run: folder of a finished run.
+        method: how features come to a plane, as in `feature_map_figure`.
+        client: whose model, where every client keeps its own; by default the first.
+        data_dirs: where data lies.
+    """
+    folder = RunFolder(run)
+    if not folder.is_finished:
+        raise CheckpointError(
+            f"'{run}' holds no finished run; name the folder of one run, or finish it with "
+            "--resume first."
+        )
+    config = load_config(folder.read_config())
+    experiment = build_experiment(config, data_dirs=data_dirs)
+    algorithm, task = experiment.algorithm, experiment.task
+    if not isinstance(algorithm, ShowsFeatures):
+        raise ConfigError(
+            f"{config.algorithm} has no single network whose features could be drawn; methods that "
+            "average models or exchange prototypes have."
+        )
+    saved = load_newest(folder.checkpoints, config.hash)
+    if saved is None:
+        raise CheckpointError(f"'{run}' has no checkpoint; run it again.")
+    memory, at = _whose(experiment, saved, client)
+    test = experiment.population.test
+    # evenly spaced: test sets are often sorted by class, and nothing here should be random
+    places = torch.linspace(0, len(test) - 1, min(MOST, len(test))).long()
+    with torch_threads(config.threads):
+        env = Env(task, config.seed, max(saved.state.round - 1, 0), saved.state.round).at(at)
+        inputs = task.prepare(test.inputs[places]).to(task.device)
+        view = algorithm.feature_view(saved.state.model, memory, inputs, env)
+    features, labels = view.features.double().cpu().numpy(), test.labels[places].numpy()
+    names = experiment.dataset.class_names
+    held = view.prototypes
+    if held is None:
+        stars, what = _class_means(features, labels, len(names)), "mean features of classes"
+    else:
+        stars, what = held.double().cpu().numpy(), "prototypes"
+    return feature_map_figure(features, labels, stars, names, method, what)
+
+
+def _whose(
+    experiment: Experiment, saved: Checkpoint, client: ClientId | None
+) -> tuple[Tensors, ClientId]:
+    """The memory to use and the client it belongs to; the server has none and is nobody's."""
+    algorithm = experiment.algorithm
+    keeps_own = isinstance(algorithm, KeepsOwnModels) and algorithm.keeps_own_models
+    if not keeps_own:
+        if client is not None:
+            raise ConfigError(
+                f"client {client}: {experiment.config.algorithm} makes one model for all clients; "
+                "leave --client out."
+            )
+        return {}, 0
+    with_model = sorted(saved.memories)
+    chosen = with_model[0] if client is None and with_model else client
+    if chosen is None or chosen not in saved.memories:
+        raise ConfigError(
+            f"client {chosen} has no model in this run; clients "
+            f"{', '.join(map(str, with_model))} have."
+        )
+    return saved.memories[chosen], chosen
+
+
+def _class_means(features: Floats, labels: np.ndarray, num_classes: int) -> Floats:
+    """[C, 1, D], NaN for classes without examples."""
+    means = np.full((num_classes, 1, features.shape[1]), np.nan)
+    for label in np.unique(labels):
+        means[label] = features[labels == label].mean(axis=0)
+    return means
