@@ -6,8 +6,12 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fedcord.core.errors import ConfigError
+from fedcord.core.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    from fedcord.report.leaderboard import Leaderboard
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="compare everything with this one, too; writes against-NAME.md",
     )
+    parser.add_argument(
+        "--pareto",
+        type=Path,
+        metavar="FILE",
+        help="no report, but one figure of accuracy against bytes with a panel for each DIR, as "
+        ".png or .svg",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 
 
@@ -32,7 +43,15 @@ def execute(arguments: argparse.Namespace) -> None:
     missing = [str(folder) for folder in arguments.folders if not folder.is_dir()]
     if missing:
         raise ConfigError(f"no such folder: {', '.join(missing)}; name folders with runs.")
+    if arguments.pareto is not None:
+        if arguments.against is not None:
+            raise ConfigError("--pareto draws a figure and no report; leave --against out.")
+        _draw_pareto(arguments.folders, arguments.pareto, arguments.json)
+    else:
+        _write_report(arguments.folders, arguments.against, arguments.json)
 
+
+def _write_report(folders: list[Path], baseline: str | None, as_json: bool) -> None:
     from rich.console import Console
 
     from fedcord.report.against import against
@@ -42,14 +61,62 @@ def execute(arguments: argparse.Namespace) -> None:
     from fedcord.report.load import load_runs
     from fedcord.report.terminal import print_leaderboard
 
-    board = leaderboard(load_runs(*arguments.folders))
-    table = against(board, arguments.against).to_markdown() if arguments.against else ""
-    page = build_report(*arguments.folders).html
+    board = leaderboard(load_runs(*folders))
+    table = against(board, baseline).to_markdown() if baseline else ""
+    page = build_report(*folders).html
     if table:
-        write_output(arguments.folders[0] / f"against-{arguments.against}.md", table)
-    if arguments.json:
+        write_output(folders[0] / f"against-{baseline}.md", table)
+    if as_json:
         sys.stdout.write(json.dumps({**board.to_json(), "report": str(page)}) + "\n")
         return
     print_leaderboard(board, Console())
     sys.stdout.write(table)
     sys.stdout.write(f"\nReport: {page}\n")
+
+
+def _draw_pareto(folders: list[Path], figure: Path, as_json: bool) -> None:
+    """Each folder is a study of its own here: studies need not be paired to stand side by side."""
+    from fedcord.report.canvas import check_suffix, save_figure
+    from fedcord.report.frontier import frontier, panel_titles
+    from fedcord.report.pareto import pareto_figure
+
+    check_suffix(figure)
+    boards = [_finished_board(folder) for folder in folders]
+    titles = panel_titles(boards)
+    if len(set(titles)) < len(titles):  # studies that differ in parameters or rounds only
+        titles = tuple(f"{t}, {f.name}" for t, f in zip(titles, folders, strict=True))
+    save_figure(pareto_figure(boards, titles), figure)
+    parts = list(zip(folders, titles, boards, strict=True))
+    if as_json:
+        panels = [
+            {
+                "folder": str(folder),
+                "title": title,
+                "seeds": list(board.seeds),
+                "notes": list(board.notes),
+                **frontier(board).to_json(),
+            }
+            for folder, title, board in parts
+        ]
+        sys.stdout.write(json.dumps({"figure": str(figure), "panels": panels}) + "\n")
+        return
+    for _, title, board in parts:
+        sys.stdout.write(f"{title}. {frontier(board).sentence}\n")
+        sys.stdout.writelines(f"note: {note}\n" for note in board.notes)
+    sys.stdout.write(f"\nFigure: {figure}\n")
+
+
+def _finished_board(folder: Path) -> Leaderboard:
+    """A study's leaderboard; a missing method could be the one that beats the others."""
+    from fedcord.report.leaderboard import leaderboard
+    from fedcord.report.load import load_runs
+
+    runs = load_runs(folder)
+    unfinished = [f"{run.name} seed {run.seed}" for run in runs if not run.is_finished]
+    if unfinished:
+        shown = ", ".join(unfinished[:5]) + (", …" if len(unfinished) > 5 else "")
+        raise CheckpointError(
+            f"{folder} is not finished ({shown}), and what is missing could change who is beaten; "
+            "finish it with --resume, or move these runs away."
+        )
+    return leaderboard(runs)

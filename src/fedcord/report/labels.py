@@ -118,7 +118,7 @@ def _options(
     cost = cost + COST_OUTSIDE * (outside > 0) + outside
     padded = _padded(boxes, unit)
     cost = cost + COST_MARK * _touch(padded, marks).sum(axis=1)
-    cost = cost + COST_LINE * _touch(padded, lines).sum(axis=1)
+    cost = cost + COST_LINE * _touch(_padded(boxes, unit / 2), lines).sum(axis=1)
     is_other = np.abs(marks - np.tile(label.point, 2)).max(axis=1) > label.radius
     start = np.broadcast_to(np.array(label.point), (len(boxes), 2))
     through = _runs_through(start, _nearest(start, boxes), marks[is_other])
