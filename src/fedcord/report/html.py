@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from fedcord.report.frontier import frontier
+from fedcord.report.groups import group_kinds, group_table
 from fedcord.report.leaderboard import Leaderboard, Row
 from fedcord.report.numbers import (
     NOTHING,
@@ -151,16 +152,11 @@ def _clients_section(board: Leaderboard, panels: Panels) -> str:
             '<h3 style="margin-top:2rem">Accuracy on the clients\' own data, %</h3>'
             + f'<div class="narrow">{_table(["algorithm", "mean", "worst client"], rows)}</div>'
         )
-    for kind in sorted({kind for row in board.rows for kind in row.per_group}):
-        tables = [(row.name, row.per_group.get(kind, {})) for row in board.rows]
-        names = sorted({part for _, means in tables for part in means})
-        rows = [
-            ([escape(name), *(percent(means.get(part)) for part in names)], False)
-            for name, means in tables
-        ]
+    for kind in group_kinds(board):
+        head, lines = group_table(board, kind)
         parts.append(
             f'<h3 style="margin-top:2rem">Accuracy per {escape(kind)}, %</h3>'
-            + _table(["algorithm", *map(escape, names)], rows)
+            + _table([*map(escape, head)], [([*map(escape, line)], False) for line in lines])
         )
     return f"<section><h2>Clients</h2>{''.join(parts)}</section>" if parts else ""
 

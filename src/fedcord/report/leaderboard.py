@@ -55,7 +55,8 @@ class Row:
             for the best and where no test was possible.
         client_accuracy: mean over seeds of the mean accuracy over clients.
         worst_client: mean over seeds of the worst client's accuracy.
-        per_group: by kind of group (such as "domain") the mean accuracy on each of its parts.
+        per_group: by kind of group (such as "domain") and part of it the accuracies [n] on that
+            part, in the order of the board's seeds.
         bytes_up: per run, from all clients to the server, mean over seeds.
         bytes_down: per run, from the server to all clients, mean over seeds.
         seconds: per run, mean over seeds.
@@ -70,7 +71,7 @@ class Row:
     p_holm: float | None
     client_accuracy: float | None
     worst_client: float | None
-    per_group: Mapping[str, Mapping[str, float]]
+    per_group: Mapping[str, Mapping[str, tuple[float, ...]]]
     bytes_up: float
     bytes_down: float
     seconds: float
@@ -92,7 +93,10 @@ class Row:
             "p_holm": self.p_holm,
             "client_accuracy_mean": self.client_accuracy,
             "worst_client_accuracy": self.worst_client,
-            **{f"per_{kind}": dict(means) for kind, means in self.per_group.items()},
+            **{
+                f"per_{kind}": {part: float(np.mean(values)) for part, values in parts.items()}
+                for kind, parts in self.per_group.items()
+            },
             "bytes_up": self.bytes_up,
             "bytes_down": self.bytes_down,
             "seconds": self.seconds,
@@ -254,7 +258,7 @@ def _row(
         p_holm=p_holm,
         client_accuracy=_mean_if_complete(client_means, len(runs)),
         worst_client=_mean_if_complete(worst, len(runs)),
-        per_group=_group_means([result.per_group for result in results]),
+        per_group=_by_part([result.per_group for result in results]),
         bytes_up=float(np.mean([result.bytes_up for result in results])),
         bytes_down=float(np.mean([result.bytes_down for result in results])),
         seconds=float(np.mean([result.seconds for result in results])),
@@ -263,15 +267,15 @@ def _row(
     )
 
 
-def _group_means(
+def _by_part(
     groups: Sequence[Mapping[str, Mapping[str, float]]],
-) -> dict[str, dict[str, float]]:
-    """Means over seeds of the parts that every seed has."""
-    means: dict[str, dict[str, float]] = {}
+) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Accuracies of all seeds on the parts that every seed has."""
+    found: dict[str, dict[str, tuple[float, ...]]] = {}
     for kind in sorted(set.intersection(*(set(own) for own in groups))):
         parts = sorted(set.intersection(*(set(own[kind]) for own in groups)))
-        means[kind] = {part: float(np.mean([own[kind][part] for own in groups])) for part in parts}
-    return means
+        found[kind] = {part: tuple(own[kind][part] for own in groups) for part in parts}
+    return found
 
 
 def _mean_if_complete(values: Sequence[float], num_runs: int) -> float | None:

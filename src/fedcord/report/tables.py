@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Sequence
 
+from fedcord.report.groups import group_kinds, group_table
 from fedcord.report.leaderboard import Leaderboard, Row
 from fedcord.report.numbers import (
     NOTHING,
@@ -82,16 +84,13 @@ def to_csv(board: Leaderboard) -> str:
 
 
 def to_markdown(board: Leaderboard) -> str:
-    """A pipe table with the method and the notes below it."""
-    lines = [_pipes(HEADINGS), _pipes(("---",) + ("---:",) * (len(HEADINGS) - 1))]
-    lines += [
-        _pipes(
-            tuple(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in readable_cells(row))
-        )
-        for row in board.rows
-    ]
+    """A pipe table with the method and the notes below it, and a table for each kind of group."""
+    table = _pipe_table(HEADINGS, [readable_cells(row) for row in board.rows])
     below = [board.method, *_notes(board)]
-    return "\n".join(lines) + "\n\n" + "\n\n".join(below) + "\n"
+    for kind in group_kinds(board):
+        below += [f"Accuracy per {kind}, %, ± half the width of its 95 % interval:"]
+        below += [_pipe_table(*group_table(board, kind))]
+    return "\n\n".join([table, *below]) + "\n"
 
 
 def to_latex(board: Leaderboard) -> str:
@@ -110,8 +109,14 @@ def _notes(board: Leaderboard) -> list[str]:
     return [*board.notes, *(f"{name}: {d.note}." for name, d in compared if d.note)]
 
 
-def _pipes(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |"
+def _pipe_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    marks = ["---"] + ["---:"] * (len(headings) - 1)
+    return "\n".join(_pipes(line) for line in [headings, marks, *rows])
+
+
+def _pipes(cells: Sequence[str]) -> str:
+    safe = [cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells]
+    return "| " + " | ".join(" ".join(cell.split()) for cell in safe) + " |"
 
 
 LATEX = {
