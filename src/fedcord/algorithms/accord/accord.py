@@ -46,8 +46,9 @@ from fedcord.algorithms.accord.joint_features import (
     packed_encoders,
 )
 from fedcord.algorithms.accord.number_format import FORMATS as ENCODER_FORMATS
-from fedcord.algorithms.accord.phases import Phase, is_asked, phase_at
+from fedcord.algorithms.accord.phases import Phase, is_asked, phase_at, planned
 from fedcord.algorithms.accord.refinement import refined_encoder
+from fedcord.algorithms.accord.rules import disclosures, setting_rules
 from fedcord.algorithms.accord.selection import Selection
 from fedcord.algorithms.analytic import hiding, masked_sums
 from fedcord.algorithms.analytic.closed_form import WEIGHT
@@ -102,6 +103,7 @@ class Accord:
     ridge: float | str = param("gcv", "λ >= 0 of the head, or gcv", at_least=0, choices=("gcv",))
     balanced: bool = param(False, "give every class the same weight in the head")
     wire: str = param("packed64", "how sums travel", choices=(*FORMATS, MASKED))
+    privacy: Privacy = param(Privacy(), "noise that hides single samples in the sums")
     personal: bool = param(False, "a head of its own for every client, as in FedHiP")
     refinements: int = param(
         0, "times encoders are trained on against the head, and it is solved again", at_least=0
@@ -112,17 +114,7 @@ class Accord:
 
     def __post_init__(self) -> None:
         check_params(self)
-        problems = hiding.misfits(self.wire, Privacy(), self.balanced)
-        if self.refinements and not self.joint.keeps_blocks:
-            problems.append(
-                f"refinements = {self.refinements} needs every encoder's own columns in the head; "
-                "use joint.combine=concat without projection or expansion."
-            )
-        if self.refinements and self.is_masked:
-            problems.append(
-                f"refinements = {self.refinements} and wire = {MASKED}: the same masks on a second "
-                "message would show by how much a client's sums changed; choose one."
-            )
+        problems = setting_rules(self._head, self.balanced, self.refinements)
         if problems:
             raise ConfigError(problems)
         assert self._clients  # its own rules are checked when it is made
@@ -135,10 +127,7 @@ class Accord:
     @property
     def phases(self) -> tuple[Phase, ...]:
         """What each round is for."""
-        first = (Phase.ROLL_CALL,) if self.selection.asks_first else ()
-        meeting = (Phase.MEET,) if self.is_masked else ()
-        again = (Phase.REFINE, Phase.SOLVE) * self.refinements
-        return (*first, Phase.ENCODE, *meeting, Phase.SOLVE, *again)
+        return planned(self.selection.asks_first, self.is_masked, self.refinements)
 
     @property
     def rounds(self) -> int | None:
@@ -157,13 +146,7 @@ class Accord:
 
     def notes(self, task: Task) -> tuple[str, ...]:
         """What deserves a second look in these settings for this task."""
-        hidden = hiding.claims(self.wire, Privacy())
-        if self.is_masked:
-            hidden += (
-                "Only sums are masked: encoders, the prototypes sent with them, and class counts "
-                "travel in the open.",
-            )
-        return (*self._clients.notes(task), *hidden)
+        return (*self._clients.notes(task), *disclosures(self._head))
 
     def observations(self, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong."""
@@ -269,7 +252,7 @@ class Accord:
 
     def why_not_forget(self) -> str | None:
         """Why a client cannot be taken out of the head exactly, or None when it can."""
-        return hiding.why_not_forget(self.wire, Privacy(), self.balanced)
+        return hiding.why_not_forget(self.wire, self.privacy, self.balanced)
 
     def encoders_of(self, shared: Tensors) -> list[ClientId]:
         """Whose encoders are in the model."""
@@ -277,8 +260,7 @@ class Accord:
 
     def drop_encoder(self, state: ServerState, client: ClientId, env: Env) -> ServerState:
         """The finished state as if this client's encoder had not been chosen; nobody is asked."""
-        left = without_encoder(self.joint, self.wire, state, client, env)
-        return dataclasses.replace(left, result=self.result_of(left.private))
+        return without_encoder(self._head, state, client, env)
 
     @property
     def _clients(self) -> OneShot:
@@ -301,7 +283,7 @@ class Accord:
 
     @property
     def _head(self) -> Head:
-        return Head(self.joint, self.ridge, self.wire, self.personal)
+        return Head(self.joint, self.ridge, self.wire, self.privacy, self.personal)
 
     def _solved(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         sums, result = self._head.solved(state, updates, env)

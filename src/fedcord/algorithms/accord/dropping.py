@@ -16,10 +16,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from fedcord.algorithms.accord.head import Head
 from fedcord.algorithms.accord.joint_features import (
     CHOSEN,
     ENCODER,
-    JointFeatures,
     block_columns,
     chosen_clients,
 )
@@ -33,20 +33,19 @@ from fedcord.core.tensors import prefixed, select
 from fedcord.ops.symmetric import pack
 
 
-def without_encoder(
-    joint: JointFeatures, wire: str, state: ServerState, client: ClientId, env: Env
-) -> ServerState:
-    """The state with the encoder gone from what is shared and from the sums; the head is left.
+def without_encoder(head: Head, state: ServerState, client: ClientId, env: Env) -> ServerState:
+    """The state with the encoder gone from what is shared and from the sums, solved anew.
 
     What the ledger knew of single messages was about other features, so it forgets it: later
     leavers are checked by their numbers of samples alone.
 
     Raises:
-        ConfigError: the encoder is not there, is the only one, or has no columns of its own.
+        ConfigError: the encoder is not there, is the only one, or has no columns of its own, or
+            the sums may not be used a second time.
     """
     chosen = chosen_clients(state.shared)
-    _check(joint, chosen, client)
-    stats = summed_stats(state.private, wire)
+    _check(head, chosen, client)
+    stats = summed_stats(state.private, head.wire)
     shared = {
         name: tensor
         for name, tensor in state.shared.items()
@@ -59,15 +58,14 @@ def without_encoder(
         stats.moment[kept] * scale[:, None],
         stats.class_count,
         stats.target_square,
-        torch.tensor(joint.tag(shared, env) * stats.count),
+        torch.tensor(head.joint.tag(shared, env) * stats.count),
     )
     # sums of packed32 messages are held in float64, and stay so
-    as_held = left.tensors() if wire == "packed32" else encode_stats(left, wire)
+    as_held = left.tensors() if head.wire == "packed32" else encode_stats(left, head.wire)
     ledger = select(state.private, LEDGER)
     ledger["fingerprint"] = torch.full_like(ledger["fingerprint"], math.nan)
-    return replace(
-        state, shared=shared, private={**prefixed(SUM, as_held), **prefixed(LEDGER, ledger)}
-    )
+    sums = {**prefixed(SUM, as_held), **prefixed(LEDGER, ledger)}
+    return replace(state, shared=shared, private=sums, result=head.result_of(sums))
 
 
 def _kept(
@@ -82,7 +80,7 @@ def _kept(
     return keep.nonzero().flatten(), scale[keep]
 
 
-def _check(joint: JointFeatures, chosen: list[ClientId], client: ClientId) -> None:
+def _check(head: Head, chosen: list[ClientId], client: ClientId) -> None:
     if client not in chosen:
         raise ConfigError(
             f"client {client} has no encoder in the model (those of {', '.join(map(str, chosen))} "
@@ -90,8 +88,13 @@ def _check(joint: JointFeatures, chosen: list[ClientId], client: ClientId) -> No
         )
     if len(chosen) == 1:
         raise ConfigError(f"client {client}'s encoder is the only one; train again without it.")
-    if not joint.keeps_blocks:
+    if not head.joint.keeps_blocks:
         raise ConfigError(
             "an encoder can only be dropped where it has columns of its own: "
             "joint.combine=concat without projection or expansion; train again without it."
+        )
+    if head.privacy.is_on:
+        raise ConfigError(
+            "an encoder cannot be dropped from sums with privacy noise: a second head would need a "
+            "budget of its own; train again without it."
         )

@@ -1,4 +1,9 @@
-"""The head: what clients add up over joint features, and the ridge regression that follows."""
+"""The head: what clients add up over joint features, and the ridge regression that follows.
+
+With noise for privacy, joint features are shortened to `privacy.clip` wherever the head sees them,
+so that prediction and personal heads agree with what was summed. Blocks of unit length and the
+constant make vectors of length √2, which all shrink alike: nothing is lost but scale.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +20,20 @@ from fedcord.algorithms.analytic.closed_form import (
     RIDGE,
     SEEN,
     WEIGHT,
+    Solved,
     aligned,
     mask_unseen,
+    solve_private,
     solve_stats,
 )
+from fedcord.algorithms.analytic.privacy import Privacy, add_noise, noisy_system
 from fedcord.algorithms.analytic.stats import StatsAccumulator
 from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
 from fedcord.algorithms.analytic.wire import wire_spec
 from fedcord.core.contract import ClientResult, Env, ServerState, Updates
 from fedcord.core.examples import Examples
 from fedcord.core.tensors import Tensors, TensorSpec
-from fedcord.ops.symmetric import diagonal_places
+from fedcord.ops.symmetric import diagonal_places, pack
 
 HEAD = (WEIGHT, SEEN, RIDGE)
 """What of the result belongs to the common head."""
@@ -39,12 +47,14 @@ class Head:
         joint: what the head sees.
         ridge: λ, or `gcv`.
         wire: how sums travel.
+        privacy: noise that hides single samples in the sums.
         personal: whether the result holds what personal heads need.
     """
 
     joint: JointFeatures
     ridge: float | str
     wire: str
+    privacy: Privacy
     personal: bool
 
     def expected_sums(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
@@ -60,32 +70,43 @@ class Head:
         total = StatsAccumulator(width, env.task.num_classes, tag, weight)
         for rows, labels in self.batches(data, shared, env):
             total.add(rows, labels)
-        return sent(total.stats(), self.wire, shared, env)
+        noise = self.privacy.client_noise, env.generator("privacy")
+        return sent(add_noise(total.stats(), *noise), self.wire, shared, env)
 
     def solved(
         self, state: ServerState, updates: Updates, env: Env
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Everybody's sums, and the result."""
         sums = received(state, updates, self.wire, self.joint.tag(state.shared, env), env)
-        return sums, self.result_of(sums)
+        if not self.privacy.is_on:
+            return sums, self.result_of(sums)
+        exact, num_clients = summed_stats(sums, self.wire), len(sums["ledger.client"])
+        noise = env.generator("privacy")
+        solved, noisy = solve_private(exact, self.ridge, self.privacy, num_clients, noise)
+        if not self.personal:
+            return sums, solved.tensors()
+        # personal heads are made from what is released, never from the exact sums
+        system = noisy_system(noisy.gram_matrix(), solved.report.ridge)
+        return sums, _with_system(solved, pack(system), exact.count)
 
     def result_of(self, sums: Tensors) -> dict[str, Tensor]:
-        """The head, and what personal heads need."""
+        """The head, and what personal heads need, from sums without noise of the server's."""
         stats = summed_stats(sums, self.wire)
         solved = solve_stats(stats, self.ridge, self.wire)
         if not self.personal:
             return solved.tensors()
         gram = stats.gram.clone()
         gram[diagonal_places(stats.num_features)] += solved.report.ridge
-        return {**solved.tensors(), GRAM: gram, COUNT: torch.tensor(stats.count)}
+        return _with_system(solved, gram, stats.count)
 
     def features(self, inputs: Tensor, shared: Tensors, env: Env) -> Tensor:
         """Prepared inputs [B, ...] to what the head multiplies [B, D] float64."""
-        return self.joint(inputs, shared, env)
+        return self.privacy.clipped(self.joint(inputs, shared, env))
 
     def batches(self, data: Examples, shared: Tensors, env: Env) -> Iterator[tuple[Tensor, Tensor]]:
-        """A client's samples as (features [B, D], labels [B])."""
-        return self.joint.batches(data, shared, env)
+        """A client's samples as (what the head multiplies [B, D], labels [B])."""
+        for rows, labels in self.joint.batches(data, shared, env):
+            yield self.privacy.clipped(rows), labels
 
     def personalized(self, shared: Tensors, data: Examples, env: Env) -> Tensor:
         """A client's own head [D, C]."""
@@ -96,3 +117,8 @@ class Head:
         """[B, C] of the client's own head where it has one, else of the common one."""
         weight = aligned(memory if WEIGHT in memory else shared, WEIGHT)
         return mask_unseen(self.features(inputs, shared, env) @ weight, shared[SEEN])
+
+
+def _with_system(solved: Solved, gram: Tensor, count: int) -> dict[str, Tensor]:
+    """A result that personal heads can be made from; `gram` [D(D+1)/2] holds the ridge."""
+    return {**solved.tensors(), GRAM: gram, COUNT: torch.tensor(count)}

@@ -22,6 +22,17 @@ class Phase(Enum):
     REFINE = "encoders again"
 
 
+def planned(asks_first: bool, is_masked: bool, refinements: int) -> tuple[Phase, ...]:
+    """What each round of a run is for.
+
+    Who is there is settled after all training, so that a client lost in training does not leave
+    the others' masks towards it in the sum.
+    """
+    first = (Phase.ROLL_CALL,) if asks_first else ()
+    meeting = (Phase.MEET,) if is_masked else ()
+    return (*first, Phase.ENCODE, *meeting, Phase.SOLVE, *(Phase.REFINE, Phase.SOLVE) * refinements)
+
+
 def phase_at(phases: tuple[Phase, ...], round_: int, shared: Tensors) -> Phase:
     """The phase of a round, if what was sent belongs to it.
 

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 import torch
 
 from fedcord.algorithms.analytic import masked_sums
-from fedcord.algorithms.analytic.closed_form import Solved, SolvesFromSums
+from fedcord.algorithms.analytic.closed_form import Solved, SolvesFromSums, solve_private
 from fedcord.algorithms.analytic.factor_messages import (
     factor_spec,
     factor_update,
@@ -45,9 +45,9 @@ from fedcord.algorithms.analytic.factor_messages import (
 )
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.hiding import claims, misfits, why_not_forget
-from fedcord.algorithms.analytic.privacy import Privacy, add_noise, solve_noisy
+from fedcord.algorithms.analytic.privacy import Privacy, add_noise
 from fedcord.algorithms.analytic.stats import StatsAccumulator
-from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
+from fedcord.algorithms.analytic.sum_messages import STATS, received, sent
 from fedcord.algorithms.analytic.wire import FORMATS, MASKED, RFACTOR
 from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.errors import ConfigError
@@ -151,14 +151,9 @@ class AFL(SolvesFromSums):
         return why or super().why_not_forget()
 
     def _solve_private(self, sums: Tensors, env: Env) -> Solved:
-        exact = summed_stats(sums, self.wire)
-        noise = self.privacy.server_noise
-        noisy = add_noise(exact, noise, env.generator("privacy"))
         num_clients = len(sums["ledger.client"])
-        least = self.privacy.least_ridge(exact.num_features, num_clients)
-        asked = least if isinstance(self.ridge, str) else max(self.ridge, least)
-        weight, report = solve_noisy(noisy.gram_matrix(), noisy.moment, asked)
-        return Solved(weight, exact.class_count > 0, report)
+        noise = env.generator("privacy")
+        return solve_private(self.stats_of(sums), self.ridge, self.privacy, num_clients, noise)[0]
 
     def _is_counting(self, env: Env) -> bool:
         return self.balanced and env.round == 0

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from fedcord.algorithms.analytic import masked_sums
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.hiding import claims, why_not_forget
-from fedcord.algorithms.analytic.privacy import Privacy
+from fedcord.algorithms.analytic.privacy import Privacy, add_noise, solve_noisy
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
 from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
 from fedcord.algorithms.analytic.wire import MASKED, check_float32_is_enough, wire_spec
@@ -192,6 +192,29 @@ def solve_stats(stats: SufficientStats, ridge: float | str, form: str = "packed6
     if form == "packed32":
         check_float32_is_enough(report.condition)
     return Solved(weight, stats.class_count > 0, report)
+
+
+def solve_private(
+    exact: SufficientStats,
+    ridge: float | str,
+    privacy: Privacy,
+    num_clients: int,
+    generator: Generator,
+) -> tuple[Solved, SufficientStats]:
+    """The linear model of statistics once the server has added its noise, and the noisy ones.
+
+    Args:
+        exact: of everybody, with what noise clients have added.
+        ridge: λ, if the noise allows so little; `gcv`: the least that it allows.
+        privacy: how much noise there must be.
+        num_clients: how many have added theirs.
+        generator: of the server's noise.
+    """
+    noisy = add_noise(exact, privacy.server_noise, generator)
+    least = privacy.least_ridge(exact.num_features, num_clients)
+    asked = least if isinstance(ridge, str) else max(ridge, least)
+    weight, report = solve_noisy(noisy.gram_matrix(), noisy.moment, asked)
+    return Solved(weight, exact.class_count > 0, report), noisy
 
 
 def mask_unseen(scores: Tensor, seen: Tensor) -> Tensor:

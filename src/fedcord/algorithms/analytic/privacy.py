@@ -129,11 +129,29 @@ def add_noise(stats: SufficientStats, deviation: float, generator: Generator) ->
 
 def solve_noisy(gram: Tensor, moment: Tensor, ridge: float) -> tuple[Tensor, SolveReport]:
     """W [D, C] from noisy sums: eigenvalues below a tenth of the ridge are lifted to it."""
+    lifted = _lifted(gram, ridge)
+    if lifted is None:
+        return solve_ridge(gram, moment, ridge)
+    values, vectors = lifted
+    weight = vectors @ ((vectors.T @ moment) / values[:, None])
+    condition = float(values.max() / values.min())
+    residual = float((gram @ weight + ridge * weight - moment).norm() / moment.norm())
+    return weight, SolveReport("lifted", ridge, 0.0, condition, len(values), residual)
+
+
+def noisy_system(gram: Tensor, ridge: float) -> Tensor:
+    """[D, D] that `solve_noisy` inverts: G + λI, its low eigenvalues lifted."""
+    lifted = _lifted(gram, ridge)
+    if lifted is None:
+        return gram + ridge * torch.eye(len(gram), dtype=gram.dtype)
+    values, vectors = lifted
+    return (vectors * values) @ vectors.T
+
+
+def _lifted(gram: Tensor, ridge: float) -> tuple[Tensor, Tensor] | None:
+    """Eigenvalues [D] of G + λI after lifting, and eigenvectors [D, D]; None if all are sound."""
     values, vectors = torch.linalg.eigh(gram)
     lifted = (values + ridge).clamp(min=0.1 * ridge)
     if ridge == 0 or torch.equal(lifted, values + ridge):
-        return solve_ridge(gram, moment, ridge)
-    weight = vectors @ ((vectors.T @ moment) / lifted[:, None])
-    condition = float(lifted.max() / lifted.min())
-    residual = float((gram @ weight + ridge * weight - moment).norm() / moment.norm())
-    return weight, SolveReport("lifted", ridge, 0.0, condition, len(values), residual)
+        return None
+    return lifted, vectors
