@@ -82,7 +82,7 @@ def test_studies_with_equal_settings_are_told_apart_by_folder(studies: Path) -> 
         (["--pareto", "figure"], "'figure'; allowed endings: .png, .svg"),
         (["--pareto", "low/file/x.svg"], "cannot be written"),
         (["--pareto", "folder.svg"], "cannot be written"),
-        (["--pareto", "x.svg", "--against", "afl"], "leave --against out"),
+        (["--pareto", "x.svg", "--against", "afl"], "ask for one"),
         (["nowhere", "--pareto", "x.svg"], "no such folder: nowhere"),
         (["empty", "--pareto", "x.svg"], "no run was found in empty"),
     ],

@@ -35,6 +35,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="no report, but one figure of accuracy against bytes with a panel for each DIR, as "
         ".png or .svg",
     )
+    parser.add_argument(
+        "--feature-map",
+        type=Path,
+        metavar="FILE",
+        help="no report, but a picture of the features and prototypes of one run (DIR), as .png or "
+        ".svg",
+    )
+    parser.add_argument(
+        "--plane",
+        choices=("pca", "tsne"),
+        default="pca",
+        help="how --feature-map comes to a plane (default pca)",
+    )
+    parser.add_argument(
+        "--client", type=int, metavar="K", help="whose model, where every client keeps its own"
+    )
+    parser.add_argument(
+        "--data-dir", action="append", type=Path, metavar="DIR", help="data folder (--feature-map)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 
 
@@ -43,9 +62,16 @@ def execute(arguments: argparse.Namespace) -> None:
     missing = [str(folder) for folder in arguments.folders if not folder.is_dir()]
     if missing:
         raise ConfigError(f"no such folder: {', '.join(missing)}; name folders with runs.")
-    if arguments.pareto is not None:
-        if arguments.against is not None:
-            raise ConfigError("--pareto draws a figure and no report; leave --against out.")
+    asked = {
+        f"--{name.replace('_', '-')}": getattr(arguments, name)
+        for name in ("against", "pareto", "feature_map")
+    }
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} are different things to make; ask for one.")
+    if arguments.feature_map is not None:
+        _draw_feature_map(arguments)
+    elif arguments.pareto is not None:
         _draw_pareto(arguments.folders, arguments.pareto, arguments.json)
     else:
         _write_report(arguments.folders, arguments.against, arguments.json)
@@ -72,6 +98,20 @@ def _write_report(folders: list[Path], baseline: str | None, as_json: bool) -> N
     print_leaderboard(board, Console())
     sys.stdout.write(table)
     sys.stdout.write(f"\nReport: {page}\n")
+
+
+def _draw_feature_map(arguments: argparse.Namespace) -> None:
+    from fedcord.experiment.feature_map import draw_feature_map
+    from fedcord.report.canvas import check_suffix, save_figure
+
+    check_suffix(arguments.feature_map)
+    if len(arguments.folders) > 1:
+        raise ConfigError("--feature-map shows one run; name one folder.")
+    (run,) = arguments.folders
+    figure = draw_feature_map(run, arguments.plane, arguments.client, arguments.data_dir)
+    save_figure(figure, arguments.feature_map)
+    path = str(arguments.feature_map)
+    sys.stdout.write(json.dumps({"figure": path}) + "\n" if arguments.json else f"Figure: {path}\n")
 
 
 def _draw_pareto(folders: list[Path], figure: Path, as_json: bool) -> None:
