@@ -116,9 +116,20 @@ def test_overlapping_intervals_are_said(board_of: BoardOf) -> None:
     assert found.close_losers == ("beaten",)
     assert found.sentence == (
         "Not beaten in both accuracy and bytes: cheap, middle and dear. This rests on means over "
-        "3 seeds; 95 % intervals overlap between cheap and middle, middle and dear, and between "
-        "beaten and all that beats it, so they do not settle the order there."
+        "3 seeds; 95 % intervals overlap between cheap and middle, middle and dear, and the 95 % "
+        "interval of beaten overlaps with all that beats it, so intervals do not settle the order "
+        "there."
     )
+
+
+def test_only_beaten_methods_may_be_in_doubt(board_of: BoardOf) -> None:
+    wide = [0.60, 0.70, 0.79]
+    found = frontier(board_of({"a": (1, [0.61, 0.7, 0.8]), "b": (2, wide), "c": (2, wide)}))
+    assert (found.close_neighbours, found.close_losers) == ((), ("b", "c"))
+    assert "the 95 % intervals of b and c overlap with all that beats them, so" in found.sentence
+    # beyond doubt against one of those that beat it is beyond doubt
+    methods = {"a": (1, [0.61, 0.7, 0.8]), "b": (1, clearly(0.9)), "c": (2, clearly(0.65))}
+    assert frontier(board_of(methods)).close_losers == ("a",)
 
 
 def test_clear_intervals_and_a_single_seed_are_said(board_of: BoardOf) -> None:

@@ -98,20 +98,21 @@ class Frontier:
         num_seeds = self.choices[0].row.accuracy.n
         if num_seeds == 1:
             return "This rests on one seed, which has no intervals."
+        basis = f"This rests on means over {counted(num_seeds, 'seed')}"
         doubts = []
         if self.close_neighbours:
-            pairs = [f"{first} and {second}" for first, second in self.close_neighbours]
-            doubts.append(f"between {', '.join(pairs)}")
+            pairs = ", ".join(f"{first} and {second}" for first, second in self.close_neighbours)
+            doubts.append(f"95 % intervals overlap between {pairs}")
         if self.close_losers:
-            beaten = "it" if len(self.close_losers) == 1 else "each of them"
-            doubts.append(f"between {listed(list(self.close_losers))} and all that beats {beaten}")
-        basis = f"This rests on means over {counted(num_seeds, 'seed')}"
+            names = listed(list(self.close_losers))
+            doubts.append(
+                f"the 95 % interval of {names} overlaps with all that beats it"
+                if len(self.close_losers) == 1
+                else f"the 95 % intervals of {names} overlap with all that beats them"
+            )
         if not doubts:
             return f"{basis}; no 95 % intervals overlap that could change it."
-        return (
-            f"{basis}; 95 % intervals overlap {', and '.join(doubts)}, so they do not settle the "
-            "order there."
-        )
+        return f"{basis}; {', and '.join(doubts)}, so intervals do not settle the order there."
 
     def to_json(self) -> dict[str, Any]:
         """As values JSON can hold, unrounded."""
