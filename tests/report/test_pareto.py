@@ -263,6 +263,20 @@ def test_five_boards_make_five_panels(board_of: BoardOf) -> None:
     assert titles == [f"digits, dirichlet:0.1, clients {5 + k}" for k in range(5)]
 
 
+def test_long_titles_stay_above_their_panels(board_of: BoardOf) -> None:
+    methods = {"a": (1000, [0.5]), "b": (2000, [0.6])}
+    board = board_of(methods)
+    titles = ["cifar10, dirichlet_overlap:0.05, clients 100, participation 0.1", "digits, iid"]
+    left, right = pareto_figure([board, board], titles).axes
+    assert left.get_title(loc="left") == (
+        "cifar10, dirichlet_overlap:0.05,\nclients 100, participation 0.1"
+    )
+    assert right.get_title(loc="left") == titles[1]
+    title = left._left_title.get_window_extent()  # type: ignore[attr-defined]
+    assert title.y0 > left.get_window_extent().y1
+    assert title.x1 < right.get_window_extent().x0
+
+
 def test_titles_leave_out_what_the_methods_of_a_board_differ_in(
     tmp_path: Path, add_run: StudyWriter
 ) -> None:

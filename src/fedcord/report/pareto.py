@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ MARKS = ("o", "s", "D", "^", "v")
 """Where colours repeat, marks tell methods apart."""
 MOST_COLUMNS = 3
 MOST_TICKS = 6
+TITLE_WIDTH = 42
+"""Letters of a title that fit above a panel."""
 FULL, HOLLOW = 8.0, 5.5
 """Size of a mark on the frontier and off it, in points."""
 LABEL_SIZE = 9.0
@@ -63,7 +66,7 @@ def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = 
         groups = [fronts] * len(boards) if is_shared else [[front] for front in fronts]
         zeros: list[float] = []
         for axes, front, title, group in zip(panels, fronts, titles, groups, strict=False):
-            axes.set_title(title)
+            axes.set_title(_folded(title))
             # of shared panels only the outer ones would show their ticks, also beside a gap
             axes.tick_params(labelbottom=True, labelleft=True)
             zero = _draw_scales(axes, group)
@@ -79,6 +82,12 @@ def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = 
         for axes, front, zero in zip(panels, fronts, zeros, strict=False):
             _write_names(axes, front, zero)
     return fig
+
+
+def _folded(title: str) -> str:
+    """A title in lines, broken only after commas: "clients 10" stays together."""
+    kept = ", ".join(part.replace(" ", "\u00a0") for part in title.split(", "))
+    return textwrap.fill(kept, TITLE_WIDTH, break_long_words=False).replace("\u00a0", " ")
 
 
 def _draw_scales(axes: Axes, group: Sequence[Frontier]) -> float:
