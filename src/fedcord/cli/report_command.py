@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -27,6 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--against",
         metavar="NAME",
         help="compare everything with this one, too; writes against-NAME.md",
+    )
+    parser.add_argument(
+        "--pooled",
+        type=Path,
+        metavar="FILE",
+        help="no report, but one table (.md) of --against NAME over all DIRs together, each a "
+        "study of its own",
     )
     parser.add_argument(
         "--pareto",
@@ -69,7 +77,11 @@ def execute(arguments: argparse.Namespace) -> None:
     given = [name for name, value in asked.items() if value is not None]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} are different things to make; ask for one.")
-    if arguments.feature_map is not None:
+    if arguments.pooled is not None:
+        if arguments.against is None:
+            raise ConfigError("--pooled compares with one algorithm; name it: --against NAME.")
+        _write_pooled(arguments.folders, arguments.against, arguments.pooled, arguments.json)
+    elif arguments.feature_map is not None:
         _draw_feature_map(arguments)
     elif arguments.pareto is not None:
         _draw_pareto(arguments.folders, arguments.pareto, arguments.json)
@@ -117,14 +129,11 @@ def _draw_feature_map(arguments: argparse.Namespace) -> None:
 def _draw_pareto(folders: list[Path], figure: Path, as_json: bool) -> None:
     """Each folder is a study of its own here: studies need not be paired to stand side by side."""
     from fedcord.report.canvas import check_suffix, save_figure
-    from fedcord.report.frontier import frontier, panel_titles
+    from fedcord.report.frontier import frontier
     from fedcord.report.pareto import pareto_figure
 
     check_suffix(figure)
-    boards = [_finished_board(folder) for folder in folders]
-    titles = panel_titles(boards)
-    if len(set(titles)) < len(titles):  # studies that differ in parameters or rounds only
-        titles = tuple(f"{t}, {f.name}" for t, f in zip(titles, folders, strict=True))
+    boards, titles = _side_by_side(folders)
     save_figure(pareto_figure(boards, titles), figure)
     parts = list(zip(folders, titles, boards, strict=True))
     if as_json:
@@ -144,6 +153,31 @@ def _draw_pareto(folders: list[Path], figure: Path, as_json: bool) -> None:
         sys.stdout.write(f"{title}. {frontier(board).sentence}\n")
         sys.stdout.writelines(f"note: {note}\n" for note in board.notes)
     sys.stdout.write(f"\nFigure: {figure}\n")
+
+
+def _write_pooled(folders: list[Path], baseline: str, file: Path, as_json: bool) -> None:
+    from fedcord.report.files import write_output
+    from fedcord.report.pooled import pooled_against
+
+    if file.suffix.lower() != ".md":
+        raise ConfigError(f"a table cannot be written to '{file.name}'; allowed ending: .md.")
+    pooled = pooled_against(*_side_by_side(folders), baseline)
+    write_output(file, pooled.to_markdown())
+    if as_json:
+        sys.stdout.write(json.dumps({**dataclasses.asdict(pooled), "table": str(file)}) + "\n")
+        return
+    sys.stdout.write(f"{pooled.to_markdown()}\nTable: {file}\n")
+
+
+def _side_by_side(folders: list[Path]) -> tuple[list[Leaderboard], tuple[str, ...]]:
+    """The finished studies and what tells them apart."""
+    from fedcord.report.frontier import panel_titles
+
+    boards = [_finished_board(folder) for folder in folders]
+    titles = panel_titles(boards)
+    if len(set(titles)) < len(titles):  # studies that differ in parameters or rounds only
+        titles = tuple(f"{t}, {f.name}" for t, f in zip(titles, folders, strict=True))
+    return boards, titles
 
 
 def _finished_board(folder: Path) -> Leaderboard:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.markdown import pipe_table
 from fedcord.report.numbers import cell_bracket, counted, p_value, percent, points
 from fedcord.statistics import PairedDifference, holm, paired_difference
 
@@ -49,18 +50,20 @@ class Against:
 
     def to_markdown(self) -> str:
         """A pipe table with what it is below."""
-        head = ("algorithm", "accuracy %", f"minus {self.baseline.name}, points")
-        lines = [
-            f"| {' | '.join((*head, '95 % interval', 'p (Holm)', 'these seeds show'))} |",
-            "|---|---:|---:|---:|---:|---|",
-            f"| {self.baseline.name} | {percent(self.baseline.accuracy.mean)} | baseline | | | |",
-        ]
-        lines += [
-            f"| {own.row.name} | {percent(own.row.accuracy.mean)} "
-            f"| {points(own.difference.mean)} | {cell_bracket(own.difference.interval)} "
-            f"| {p_value(own.p_holm)} | {own.finding} |"
+        head = ("algorithm", "accuracy %", f"minus {self.baseline.name}, points", "95 % interval")
+        rows = [[self.baseline.name, percent(self.baseline.accuracy.mean), "baseline", "", "", ""]]
+        rows += [
+            [
+                own.row.name,
+                percent(own.row.accuracy.mean),
+                points(own.difference.mean),
+                cell_bracket(own.difference.interval),
+                p_value(own.p_holm),
+                own.finding,
+            ]
             for own in self.others
         ]
+        table = pipe_table([*head, "p (Holm)", "these seeds show"], rows)
         seeds = counted(self.baseline.accuracy.n, "seed")
         below = (
             f"Final test accuracy, mean over {seeds}; differences paired by seed and partition, in "
@@ -68,7 +71,7 @@ class Against:
             f"correction for {counted(len(self.others), 'comparison')} with {self.baseline.name}. "
             f"'not shown' does not mean equal: it means that {seeds} cannot tell."
         )
-        return "\n".join([*lines, "", below]) + "\n"
+        return f"{table}\n\n{below}\n"
 
 
 def against(board: Leaderboard, name: str) -> Against:

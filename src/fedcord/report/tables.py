@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
 
 from fedcord.report.groups import group_kinds, group_table
 from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.markdown import pipe_table
 from fedcord.report.numbers import (
     NOTHING,
     byte_size,
@@ -85,11 +85,11 @@ def to_csv(board: Leaderboard) -> str:
 
 def to_markdown(board: Leaderboard) -> str:
     """A pipe table with the method and the notes below it, and a table for each kind of group."""
-    table = _pipe_table(HEADINGS, [readable_cells(row) for row in board.rows])
+    table = pipe_table(HEADINGS, [readable_cells(row) for row in board.rows])
     below = [board.method, *_notes(board)]
     for kind in group_kinds(board):
         below += [f"Accuracy per {kind}, %, ± half the width of its 95 % interval:"]
-        below += [_pipe_table(*group_table(board, kind))]
+        below += [pipe_table(*group_table(board, kind))]
     return "\n\n".join([table, *below]) + "\n"
 
 
@@ -107,16 +107,6 @@ def to_latex(board: Leaderboard) -> str:
 def _notes(board: Leaderboard) -> list[str]:
     compared = [(row.name, row.difference) for row in board.rows if row.difference is not None]
     return [*board.notes, *(f"{name}: {d.note}." for name, d in compared if d.note)]
-
-
-def _pipe_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    marks = ["---"] + ["---:"] * (len(headings) - 1)
-    return "\n".join(_pipes(line) for line in [headings, marks, *rows])
-
-
-def _pipes(cells: Sequence[str]) -> str:
-    safe = [cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells]
-    return "| " + " | ".join(" ".join(cell.split()) for cell in safe) + " |"
 
 
 LATEX = {

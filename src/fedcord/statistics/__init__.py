@@ -3,6 +3,7 @@
 from fedcord.statistics.corrections import holm
 from fedcord.statistics.intervals import MeanInterval, bootstrap_interval, mean_interval
 from fedcord.statistics.pairing import Outcome, Pairs, pair
+from fedcord.statistics.stratified import stratified_difference
 from fedcord.statistics.tests import PairedDifference, paired_difference, sign_flip_p
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "pair",
     "paired_difference",
     "sign_flip_p",
+    "stratified_difference",
 ]

@@ -1,0 +1,152 @@
+"""Every algorithm against a named one over several studies together: what holds across settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcord.core.errors import ConfigError, unknown_name
+from fedcord.report.against import LEVEL
+from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.markdown import pipe_table
+from fedcord.report.numbers import cell_bracket, counted, listed, p_value, percent, points
+from fedcord.statistics import PairedDifference, holm, stratified_difference
+
+
+@dataclass(frozen=True)
+class PooledVersus:
+    """One algorithm minus the baseline.
+
+    Attributes:
+        name: the algorithm's.
+        accuracy: mean over studies of its mean accuracy.
+        by_study: [S] mean differences.
+        difference: over all studies.
+        p_holm: corrected for all comparisons with the baseline.
+    """
+
+    name: str
+    accuracy: float
+    by_study: tuple[float, ...]
+    difference: PairedDifference
+    p_holm: float | None
+
+    @property
+    def finding(self) -> str:
+        """What these studies show, in one or two words."""
+        if self.p_holm is None or self.p_holm >= LEVEL:
+            return "not shown"
+        return "better" if self.difference.mean > 0 else "worse"
+
+
+@dataclass(frozen=True)
+class PooledAgainst:
+    """All comparisons with one baseline, best first.
+
+    Attributes:
+        baseline: its name.
+        accuracy: mean over studies of the baseline's mean accuracy.
+        titles: [S] of the studies.
+        seeds: [S] of the studies.
+        others: the comparisons.
+        left_out: algorithms that are not in every study.
+    """
+
+    baseline: str
+    accuracy: float
+    titles: tuple[str, ...]
+    seeds: tuple[tuple[int, ...], ...]
+    others: tuple[PooledVersus, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def shared_seeds(self) -> tuple[int, ...]:
+        """Seeds that more than one study has: their data and first weights may be the same."""
+        every = [seed for own in self.seeds for seed in own]
+        return tuple(sorted({seed for seed in every if every.count(seed) > 1}))
+
+    def to_markdown(self) -> str:
+        """A pipe table with what it is below."""
+        head = ["algorithm", "accuracy %", *self.titles, "all studies", "95 % interval"]
+        rows = [[self.baseline, percent(self.accuracy), *[""] * len(self.titles), "baseline"]]
+        rows[0] += [""] * 3
+        for own in self.others:
+            found = own.difference
+            rows.append(
+                [
+                    own.name,
+                    percent(own.accuracy),
+                    *map(points, own.by_study),
+                    points(found.mean),
+                    cell_bracket(found.interval),
+                    p_value(own.p_holm),
+                    own.finding,
+                ]
+            )
+        table = pipe_table([*head, "p (Holm)", "these studies show"], rows)
+        pairs = counted(sum(map(len, self.seeds)), "pair")
+        below = (
+            f"Final test accuracy, mean over {len(self.titles)} studies; differences to "
+            f"{self.baseline} in percentage points, paired by seed and partition ({pairs}), mean "
+            "over studies of equal weight, with 95 % Student-t interval from the spread within "
+            "studies; p with Holm's correction for "
+            f"{counted(len(self.others), 'comparison')} with {self.baseline}. The statement is "
+            "about these studies. 'not shown' does not mean equal."
+        )
+        notes = [below]
+        if self.left_out:
+            notes.append(f"Not in every study, left out: {listed(list(self.left_out))}.")
+        if self.shared_seeds:
+            seeds = listed([str(seed) for seed in self.shared_seeds])
+            notes.append(
+                f"Studies share the seeds {seeds}, so their data may overlap and intervals may be "
+                "too narrow; studies with seeds of their own (--seed) are independent."
+            )
+        return "\n\n".join([table, *notes]) + "\n"
+
+
+def pooled_against(
+    boards: Sequence[Leaderboard], titles: Sequence[str], name: str
+) -> PooledAgainst:
+    """Compare every algorithm that all studies have with the one called `name`.
+
+    Args:
+        boards: of at least two studies.
+        titles: of the studies.
+        name: the baseline's.
+    """
+    if len(boards) < 2:
+        raise ConfigError("--pooled puts several studies together; name two folders or more.")
+    studies = [{row.name: row for row in board.rows} for board in boards]
+    everywhere = set.intersection(*(set(study) for study in studies))
+    if name not in everywhere:
+        raise ConfigError(unknown_name("--against", name, sorted(everywhere)))
+    names = sorted(everywhere - {name})
+    if not names:
+        raise ConfigError(f"--against '{name}': no other algorithm is in every study.")
+    strata = [
+        [np.subtract(study[other].values, study[name].values) for study in studies]
+        for other in names
+    ]
+    found = [stratified_difference([own.tolist() for own in each]) for each in strata]
+    adjusted = holm([difference.t_p for difference in found])
+    others = [
+        PooledVersus(
+            other,
+            float(np.mean([study[other].accuracy.mean for study in studies])),
+            tuple(float(own.mean()) for own in each),
+            difference,
+            p_holm,
+        )
+        for other, each, difference, p_holm in zip(names, strata, found, adjusted, strict=True)
+    ]
+    return PooledAgainst(
+        name,
+        float(np.mean([study[name].accuracy.mean for study in studies])),
+        tuple(titles),
+        tuple(board.seeds for board in boards),
+        tuple(sorted(others, key=lambda own: -own.difference.mean)),
+        tuple(sorted(set.union(*(set(study) for study in studies)) - everywhere)),
+    )

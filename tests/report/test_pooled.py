@@ -1,0 +1,76 @@
+"""Several studies against one baseline."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcord.statistics import stratified_difference
+from tests.cli.command import fedcord
+from tests.report.conftest import write_run
+
+STUDIES = {
+    "low": {"fedavg": [0.50, 0.55, 0.60], "moon": [0.60, 0.66, 0.69], "only": [0.1, 0.2, 0.3]},
+    "high": {"fedavg": [0.70, 0.72, 0.71], "moon": [0.78, 0.83, 0.80]},
+}
+
+
+@pytest.fixture
+def studies(tmp_path: Path) -> Path:
+    """Two finished studies with seeds of their own."""
+    for place, (study, methods) in enumerate(STUDIES.items()):
+        for name, values in methods.items():
+            for seed, value in enumerate(values, start=3 * place):
+                config = {"partition": f"dirichlet:0.{place + 1}"}
+                hashed = f"{study}-{seed}"
+                folder = tmp_path / study
+                write_run(folder, name, seed, value, partition_hash=hashed, config=config)
+    return tmp_path
+
+
+def test_the_table_has_each_study_and_all_together(studies: Path) -> None:
+    words = ("report", "low", "high", "--against", "fedavg", "--pooled", "all.md")
+    done = fedcord(*words, "--json", cwd=studies)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    strata = [
+        np.subtract(STUDIES[study]["moon"], STUDIES[study]["fedavg"]).tolist() for study in STUDIES
+    ]
+    expected = stratified_difference(strata)
+    (moon,) = found["others"]
+    assert moon["difference"]["mean"] == pytest.approx(expected.mean)
+    assert moon["p_holm"] == pytest.approx(expected.t_p)
+    assert moon["by_study"] == pytest.approx([np.mean(own) for own in strata])
+    text = (studies / "all.md").read_text(encoding="utf-8")
+    assert "| digits, dirichlet:0.1 | digits, dirichlet:0.2 |" in text
+    assert "| +10.00 | +9.33 | +9.67 |" in text
+    assert "Not in every study, left out: only." in text
+    assert "share the seeds" not in text
+    assert not (studies / "low" / "report.html").exists()
+
+
+def test_shared_seeds_are_said(studies: Path) -> None:
+    write_run(studies / "again", "fedavg", 0, 0.5, partition_hash="x")
+    write_run(studies / "again", "fedavg", 1, 0.5, partition_hash="y")
+    for seed in (0, 1):
+        write_run(studies / "again", "moon", seed, 0.6 + seed / 10, partition_hash="xy"[seed])
+    words = ("report", "low", "again", "--against", "fedavg", "--pooled", "all.md")
+    assert "share the seeds 0 and 1" in fedcord(*words, cwd=studies).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["low", "--against", "fedavg", "--pooled", "a.md"], "two folders or more"),
+        (["low", "high", "--pooled", "a.md"], "--against NAME"),
+        (["low", "high", "--against", "only", "--pooled", "a.md"], "'only'"),
+        (["low", "high", "--against", "fedavg", "--pooled", "a.csv"], "allowed ending: .md"),
+    ],
+)
+def test_mistakes_are_told_and_leave_nothing(words: list[str], said: str, studies: Path) -> None:
+    before = set(studies.rglob("*"))
+    done = fedcord("report", *words, cwd=studies)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+    assert set(studies.rglob("*")) == before
