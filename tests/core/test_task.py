@@ -1,9 +1,12 @@
+import dataclasses
+from typing import cast
+
 import pytest
 import torch
 from torch import nn
 
-from fedcord.core.errors import ProtocolError
-from fedcord.core.task import Task, load_into, tensors_of
+from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.task import FixedNetwork, Task, load_into, tensors_of
 
 
 def _task() -> Task:
@@ -35,6 +38,20 @@ def test_clients_take_architectures_in_turn() -> None:
     task = _task()
     networks = [task.scratch_network(client) for client in (None, 0, 1, 2, 3)]
     assert [len(network.state_dict()["bias"]) for network in networks] == [2, 2, 3, 2, 3]
+
+
+def test_fixed_networks_are_made_once_by_name_and_only_where_the_task_can() -> None:
+    made = []
+
+    def make(name: str) -> FixedNetwork:
+        made.append(name)
+        return cast(FixedNetwork, nn.Linear(2, 2))
+
+    task = dataclasses.replace(_task(), make_fixed=make)
+    assert task.fixed_network("a") is task.fixed_network("a") is not task.fixed_network("b")
+    assert made == ["a", "b"]
+    with pytest.raises(ConfigError, match="network 'a': this task can make no fixed networks"):
+        _task().fixed_network("a")
 
 
 def test_load_into_refuses_other_names_and_shapes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import cast
@@ -14,8 +15,8 @@ from torch import Tensor, nn
 
 from fedcord.core.errors import DataError
 from fedcord.core.folders import data_folders
-from fedcord.core.task import Network, tensors_of
-from fedcord.core.tensors import prefixed
+from fedcord.core.task import FixedNetwork, Network, tensors_of
+from fedcord.core.tensors import hash_tensors, prefixed
 from fedcord.models.encoders.efficientnet_lite import EfficientNetLite0, _translate
 from fedcord.models.frozen import Encoder, FrozenNetwork
 from fedcord.models.initial import materialise
@@ -55,6 +56,29 @@ def test_only_the_head_travels(spec: str) -> None:
     x = torch.randn(2, 3, 16, 16, generator=generator(), requires_grad=True)
     assert not features(network, x).requires_grad
     assert network(x).requires_grad
+
+
+def test_fingerprints_tell_encoders_apart_and_not_their_heads() -> None:
+    def fingerprint(spec: str, seed: int = 0) -> str:
+        return cast(FixedNetwork, frozen(spec, seed=seed)).fingerprint
+
+    plain = fingerprint("frozen:random-conv,filters=8")
+    assert plain == fingerprint("frozen:random-conv,filters=8", seed=1)  # another head
+    others = [
+        fingerprint("frozen:random-conv,filters=8,seed=1"),
+        fingerprint("frozen:random-conv,filters=8,size=8"),
+        fingerprint("frozen:random-conv,filters=9"),
+        fingerprint("frozen:pixels"),
+    ]
+    assert len({plain, *others}) == 5
+
+
+def test_the_identity_of_stored_features_is_a_hash_of_these_words_in_this_order() -> None:
+    """Another order would make every stored feature useless."""
+    network = frozen("frozen:pixels")
+    assert isinstance(network, FrozenNetwork)
+    words = f"{nn.Flatten()}|{hash_tensors({})}|768|None|None|()|()|{torch.__version__}|as stored"
+    assert network.identity("as stored") == hashlib.sha256(words.encode()).hexdigest()
 
 
 def test_pixels_are_the_input() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from fedcord.contract.tiny_network import build_tiny_network
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.rng import numpy_generator
-from fedcord.core.task import Task
+from fedcord.core.task import FixedNetwork, NetworkFactory, Task
 from fedcord.data.transforms import augmentations, prepare_fn
 from fedcord.engine.population import Population
 from fedcord.models.registry import network_factory
@@ -89,18 +89,20 @@ def tiny_task(name: str) -> TinyTask:
 def task_from_values(values: Mapping[str, Any]) -> Task:
     """The task `TinyTask.values` describes."""
     shape = SHAPES[values["name"]]
-    if len(shape) == 1:
-        network = network_factory(
-            "mlp:12", kind="vector", input_shape=shape, num_classes=NUM_CLASSES
+    kind, mean, std = ("image", (0.5,), (0.25,)) if len(shape) == 3 else ("vector", (), ())
+
+    def factory(model: str) -> NetworkFactory:
+        return network_factory(
+            model, kind=kind, input_shape=shape, num_classes=NUM_CLASSES, mean=mean, std=std
         )
-        return Task(NUM_CLASSES, shape, [network], prepare_fn("vector"))
-    scale = (0.5,), (0.25,)
+
     return Task(
         NUM_CLASSES,
         shape,
-        [build_tiny_network],
-        prepare_fn("image", *scale),
-        augmentations("image", *scale),
+        [build_tiny_network if kind == "image" else factory("mlp:12")],
+        prepare_fn(kind, mean, std),
+        augmentations(kind, mean, std),
+        make_fixed=lambda name: cast(FixedNetwork, factory(f"frozen:{name}")(None)),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Generator, Tensor, nn
 
-from fedcord.core.errors import ProtocolError
+from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.tensors import Tensors
 
 
@@ -32,8 +32,22 @@ class Network(Protocol):
         ...
 
 
+@runtime_checkable
+class FixedNetwork(Network, Protocol):
+    """A network whose features never change, and which everybody has."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Differs between any two whose features differ."""
+        ...
+
+
 NetworkFactory = Callable[[Generator | None], nn.Module]
 """Makes a network; with a generator its weights are drawn from it, without they are undefined."""
+
+
+def _none_by_name(name: str) -> FixedNetwork:
+    raise ConfigError(f"network '{name}': this task can make no fixed networks by name.")
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,8 @@ class Task:
         augmentations: by name, stored inputs to randomly changed inputs a network reads; one draw
             per sample from the passed generator.
         device: where networks run.
+        make_fixed: makes the fixed network of a name, or raises a ConfigError that says which
+            there are.
     """
 
     num_classes: int
@@ -57,7 +73,13 @@ class Task:
     prepare: Callable[[Tensor], Tensor]
     augmentations: Mapping[str, Callable[[Tensor, Generator], Tensor]] = field(default_factory=dict)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    make_fixed: Callable[[str], FixedNetwork] = field(
+        default=_none_by_name, repr=False, compare=False
+    )
     _scratch: dict[int, nn.Module] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _fixed: dict[str, FixedNetwork] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -81,6 +103,12 @@ class Task:
         if which not in self._scratch:
             self._scratch[which] = self.networks[which](None).to(self.device)
         return self._scratch[which]
+
+    def fixed_network(self, name: str) -> FixedNetwork:
+        """The fixed network of a name, made once in this process; nobody need send it."""
+        if name not in self._fixed:
+            self._fixed[name] = self.make_fixed(name)
+        return self._fixed[name]
 
     def architecture(self, client: int | None) -> int:
         """The place in `networks` of a client's network."""

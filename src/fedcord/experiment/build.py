@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from fedcord.core.contract import Algorithm, Explains, FitsTask, KeepsOwnModels,
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
 from fedcord.core.params import build
-from fedcord.core.task import Task
+from fedcord.core.task import FixedNetwork, NetworkFactory, Task
 from fedcord.data.dataset import Dataset, Split
 from fedcord.data.heterogeneity import measure_heterogeneity
 from fedcord.data.holdout import split_client
@@ -141,24 +141,26 @@ def task_from_values(values: Mapping[str, Any]) -> Task:
     """The inverse of `task_values`."""
     kind, mean, std = values["kind"], tuple(values["mean"]), tuple(values["std"])
     shape = tuple(values["input_shape"])
+
+    def factory(model: str) -> NetworkFactory:
+        return network_factory(
+            model,
+            kind=kind,
+            input_shape=shape,
+            num_classes=values["num_classes"],
+            vocabulary=values["vocabulary"],
+            mean=mean,
+            std=std,
+            data_dirs=values["data_dirs"],
+        )
+
     return Task(
         num_classes=values["num_classes"],
         input_shape=shape,
-        networks=[
-            network_factory(
-                model,
-                kind=kind,
-                input_shape=shape,
-                num_classes=values["num_classes"],
-                vocabulary=values["vocabulary"],
-                mean=mean,
-                std=std,
-                data_dirs=values["data_dirs"],
-            )
-            for model in values["models"]
-        ],
+        networks=[factory(model) for model in values["models"]],
         prepare=prepare_fn(kind, mean, std),
         augmentations=augmentations(kind, mean, std),
+        make_fixed=lambda name: cast(FixedNetwork, factory(f"frozen:{name}")(None)),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import cast
 
 import torch
@@ -71,13 +71,23 @@ class FrozenNetwork(nn.Module):
         Args:
             preparation: how inputs are prepared, and whatever else changes bits.
         """
+        parts = f"{self._description}|{torch.__version__}|{preparation}"
+        return hashlib.sha256(parts.encode()).hexdigest()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the encoder itself and of how it rescales its inputs."""
+        return hashlib.sha256(self._description.encode()).hexdigest()
+
+    @property
+    def _description(self) -> str:
         (encoder,) = self._encoder
         weights = hash_tensors(dict(encoder.module.state_dict()))
         parts = (
             encoder.module, weights, encoder.feature_dim, encoder.channels, encoder.size,
-            self._scale, self._shift, torch.__version__, preparation,
+            self._scale, self._shift,
         )  # fmt: skip
-        return hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()
+        return "|".join(map(str, parts))
 
     def features(self, inputs: Tensor) -> Tensor:
         """[B, ...] prepared inputs to [B, D] features, without gradient."""

@@ -15,7 +15,7 @@ which clients announce themselves first. Stays: samples, features, personal head
 | paper | here |
 |---|---|
 | f_m, m = 1…M | `encoder.<client>.*`, the chosen clients' |
-| φ(x) = (f_1/‖f_1‖, …, f_M/‖f_M‖)/√M, 1 | `joint` |
+| φ(x) = (f_1/‖f_1‖, …, f_M/‖f_M‖)/√M, 1 | `joint`, with `joint.public` one block more |
 | G = Σ φφ', Q = Σ φy' | `stats.gram`, `stats.moment` |
 | W = (G + λI)⁻¹ Q | `head.weight` |
 

@@ -31,7 +31,7 @@ def choose(
         num_bytes = _encoder_bytes(env.task, client, form)
         return Cost(num_bytes, joint.columns_of(env.task, client))
 
-    chosen = selection.within_budget(order, cost, joint.width_limit)
+    chosen = selection.within_budget(order, cost, joint.columns_left(env.task))
     if not chosen:  # some architecture fits, but nobody with it takes part
         least = min(cost(client).num_bytes for client in order)
         raise ConfigError(
@@ -55,7 +55,7 @@ def misfits(selection: Selection, joint: JointFeatures, form: str, task: Task) -
         )
     if selection.max_encoders is not None and not problems:
         narrowest = min(encoder_width(task, client) for client in places)
-        too_wide = joint.too_wide(selection.max_encoders, narrowest)
+        too_wide = joint.too_wide(selection.max_encoders, narrowest, task)
         problems += [] if too_wide is None else [too_wide]
     if selection.rule == "cka" and not _reads_numbers(task):
         problems.append(

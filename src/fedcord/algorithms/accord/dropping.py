@@ -1,9 +1,10 @@
 """Taking an encoder out of a finished head without asking anybody.
 
 Where every encoder has columns of its own, the sums over the remaining features are the remaining
-rows and columns of the sums at hand. Blocks have length 1/√M, so what remains grows by √(M/(M−1)):
+rows and columns of the sums at hand. Each of B blocks, a public one among them, has length 1/√B, so
+what remains grows by √(B/(B−1)):
 
-    G' = S G[kept, kept] S,   Q' = S Q[kept],   S = diag(√(M/(M−1)) …, 1)
+    G' = S G[kept, kept] S,   Q' = S Q[kept],   S = diag(√(B/(B−1)) …, 1)
 
 The head solved from them is the one that would have been solved without the encoder.
 """
@@ -20,6 +21,7 @@ from fedcord.algorithms.accord.head import Head
 from fedcord.algorithms.accord.joint_features import (
     CHOSEN,
     ENCODER,
+    JointFeatures,
     block_columns,
     chosen_clients,
 )
@@ -52,7 +54,7 @@ def without_encoder(head: Head, state: ServerState, client: ClientId, env: Env) 
         if not name.startswith(f"{ENCODER}.{client}.")
     }
     shared[CHOSEN] = torch.tensor([other for other in chosen if other != client])
-    kept, scale = _kept(chosen, client, stats.num_features, env)
+    kept, scale = _kept(head.joint, chosen, client, stats.num_features, env)
     left = SufficientStats(
         pack(stats.gram_matrix()[kept][:, kept] * scale[:, None] * scale),
         stats.moment[kept] * scale[:, None],
@@ -69,12 +71,13 @@ def without_encoder(head: Head, state: ServerState, client: ClientId, env: Env) 
 
 
 def _kept(
-    chosen: list[ClientId], client: ClientId, num_features: int, env: Env
+    joint: JointFeatures, chosen: list[ClientId], client: ClientId, num_features: int, env: Env
 ) -> tuple[Tensor, Tensor]:
     """Columns that stay [D'], and what each is multiplied by [D'] float64."""
     keep = torch.ones(num_features, dtype=torch.bool)
     keep[block_columns(chosen, env.task, client)] = False
-    growth = math.sqrt(len(chosen) / (len(chosen) - 1))
+    num_blocks = joint.num_blocks(chosen)
+    growth = math.sqrt(num_blocks / (num_blocks - 1))
     scale = torch.full((num_features,), growth, dtype=torch.float64)
     scale[-1] = 1.0  # the constant
     return keep.nonzero().flatten(), scale[keep]

@@ -2,8 +2,9 @@
 
     inputs → every encoder's features → unit length each → joined → narrowed or expanded → 1 added
 
-Encoders may have different architectures: they are only ever asked for features. Each encoder's
-block has length 1/√M, so that a joined vector has length 1 whatever M is.
+Encoders may have different architectures: they are only ever asked for features. A public encoder,
+which everybody has, can be one more behind those of the clients. Each block has length 1/√(number
+of blocks), so that a joined vector has length 1 whatever their number.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ class JointFeatures:
     combine: str = param(
         "concat", "features side by side, or their mean", choices=("concat", "mean")
     )
+    public: str = param(
+        "",
+        "frozen encoder that everybody has, one more block that never travels: what may follow "
+        "frozen: in --model, such as efficientnet-lite0,size=96; empty: none",
+    )
     projection: int = param(
         0, "narrow the joined features to this width by a random matrix; 0: do not", at_least=0
     )
@@ -55,50 +61,72 @@ class JointFeatures:
 
     def __post_init__(self) -> None:
         check_params(self)
+        problems = []
         if self.projection and self.expansion != "none":
-            raise ConfigError(
+            problems.append(
                 "projection and expansion: random features already set the width; choose one."
             )
+        if self.public and self.combine == "mean":
+            problems.append(
+                f"public = {self.public!r} and combine = 'mean': a public encoder has a width of "
+                "its own; use combine=concat."
+            )
+        if problems:
+            raise ConfigError(problems)
 
     @property
     def keeps_blocks(self) -> bool:
         """Whether every encoder has columns of its own in the joined vector."""
         return self.combine == "concat" and not self.projection and self.expansion == "none"
 
+    def num_blocks(self, chosen: list[ClientId]) -> int:
+        """Blocks side by side: the chosen clients' and the public one."""
+        return len(chosen) + bool(self.public)
+
     def problems(self, task: Task) -> tuple[str, ...]:
         """What does not fit the task's networks, whichever clients are chosen."""
+        try:
+            self._public_width(task)
+        except ConfigError as error:
+            return tuple(f"joint.public = {self.public!r}: {why}" for why in error.problems)
         widths = sorted({encoder_width(task, client) for client in range(len(task.networks))})
         if self.combine == "mean" and len(widths) > 1:
             return (
                 f"joint.combine = 'mean' needs encoders of one width, but the networks have "
                 f"{', '.join(map(str, widths))}; use --set joint.combine=concat.",
             )
-        problem = self.too_wide(1, widths[0])
+        problem = self.too_wide(1, widths[0], task)
         return () if problem is None else (problem,)
 
-    def too_wide(self, num_encoders: int, encoder_width: int) -> str | None:
+    def too_wide(self, num_encoders: int, encoder_width: int, task: Task) -> str | None:
         """Why a head on so many encoders would not fit, or None when it does."""
         times = num_encoders if self.combine == "concat" else 1
-        width = self._head_width(times * encoder_width)
+        public = self._public_width(task)
+        width = self._head_width(times * encoder_width + public)
         if width <= self.width_limit:
             return None
         memory = 8 * width * width / 2**20
+        beside = f" and the public one of width {public}" if public else ""
         return (
-            f"{num_encoders} encoder(s) of width {encoder_width} make a head of {width} features, "
-            f"above joint.width_limit = {self.width_limit} (a Gram matrix of {memory:.0f} MiB); "
-            f"set joint.projection={self.width_limit}, fewer encoders (selection.max_encoders), "
-            "or a higher joint.width_limit."
+            f"{num_encoders} encoder(s) of width {encoder_width}{beside} make a head of {width} "
+            f"features, above joint.width_limit = {self.width_limit} (a Gram matrix of "
+            f"{memory:.0f} MiB); set joint.projection={self.width_limit}, fewer encoders "
+            "(selection.max_encoders), or a higher joint.width_limit."
         )
 
     def columns_of(self, task: Task, client: ClientId) -> int:
         """Columns that one more encoder adds to the head."""
         return encoder_width(task, client) if self.keeps_blocks else 0
 
+    def columns_left(self, task: Task) -> int:
+        """Columns of the head that clients' encoders may fill."""
+        return self.width_limit - (self._public_width(task) if self.keeps_blocks else 0)
+
     def num_features(self, chosen: list[ClientId], task: Task) -> int:
         """Width of the joined vector, the constant included."""
         widths = [encoder_width(task, client) for client in chosen]
         joined = sum(widths) if self.combine == "concat" else widths[0]
-        return self._head_width(joined) + 1
+        return self._head_width(joined + self._public_width(task)) + 1
 
     def tag(self, shared: Tensors, env: Env) -> int:
         """A number that differs between any two maps that differ."""
@@ -107,19 +135,26 @@ class JointFeatures:
         if self.projection or self.expansion != "none":
             parts += [env.seed, self.width, self.bandwidth]
         parts += [task.input_shape, task.prepare if hasattr(task.prepare, "kind") else ""]
+        if self.public:
+            parts += [self.public, task.fixed_network(self.public).fingerprint]
         parts.append(
             hash_tensors({CHOSEN: shared[CHOSEN], **prefixed(ENCODER, select(shared, ENCODER))})
         )
         return feature_tag("|".join(map(str, parts)))
 
     def blocks(self, inputs: Tensor, shared: Tensors, env: Env) -> Iterator[Tensor]:
-        """Features [B, D] float64 of length 1/√M of each chosen encoder, in order of clients."""
+        """Features [B, D] float64, all of one length, of each chosen encoder and the public one.
+
+        Encoders come in order of clients; a vector of all blocks has length 1.
+        """
         chosen = chosen_clients(shared)
+        root = math.sqrt(self.num_blocks(chosen))
         for client in chosen:
             network = encoder_with(env.task, received_encoder(shared, client), client)
-            x = network_features(network, inputs).cpu()
-            length = x.norm(dim=1, keepdim=True).clamp(min=1e-12)
-            yield x / (length * math.sqrt(len(chosen)))
+            yield _shortened(network_features(network, inputs), root)
+        if self.public:
+            public = env.task.fixed_network(self.public)
+            yield _shortened(network_features(public, inputs), root)
 
     def __call__(self, inputs: Tensor, shared: Tensors, env: Env) -> Tensor:
         """Prepared inputs [B, ...] to joint features [B, D] float64."""
@@ -137,6 +172,9 @@ class JointFeatures:
             inputs = env.task.prepare(data.inputs[part]).to(env.task.device)
             yield self(inputs, shared, env), data.labels[part]
 
+    def _public_width(self, task: Task) -> int:
+        return task.fixed_network(self.public).feature_dim if self.public else 0
+
     def _head_width(self, joined: int) -> int:
         """Features of the head but the constant, from the width of what is joined."""
         if self.expansion != "none":
@@ -150,6 +188,13 @@ class JointFeatures:
             matrix, _ = random_map(seed, "projection", x.shape[1], self.projection)
             return x @ matrix / math.sqrt(self.projection)
         return random_features(x, self.expansion, self.width, self.bandwidth, seed)
+
+
+def _shortened(features: Tensor, root: float) -> Tensor:
+    """Rows [B, D] of length 1/root."""
+    x = features.cpu()
+    length: Tensor = x.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    return x / (length * root)
 
 
 def chosen_clients(shared: Tensors) -> list[ClientId]:

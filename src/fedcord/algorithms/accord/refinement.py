@@ -50,7 +50,7 @@ def refined_encoder(
     own = head[columns].float().to(env.task.device)
     residual = _residual(joint, shared, data, head, columns, env).to(env.task.device)
     network = encoder_with(env.task, received_encoder(shared, env.client), env.client)
-    scale = 1 / math.sqrt(len(chosen))
+    scale = 1 / math.sqrt(joint.num_blocks(chosen))
 
     def loss(network: nn.Module, inputs: Tensor, numbers: Tensor) -> Tensor:
         features = scale * F.normalize(cast(Any, network).features(inputs), dim=1, eps=1e-12)

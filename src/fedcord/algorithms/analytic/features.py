@@ -170,7 +170,7 @@ def random_map(seed: int, kind: str, num_inputs: int, width: int) -> tuple[Tenso
     return torch.from_numpy(matrix), torch.from_numpy(offset)
 
 
-def network_features(network: nn.Module, inputs: Tensor) -> Tensor:
+def network_features(network: nn.Module | Network, inputs: Tensor) -> Tensor:
     """Prepared inputs [B, ...] to [B, D] float64, with the same bits in any company."""
     outputs = []
     with torch.inference_mode():
