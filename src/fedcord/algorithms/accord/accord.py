@@ -37,7 +37,7 @@ from torch import Tensor
 
 from fedcord.algorithms.accord.choosing import misfits
 from fedcord.algorithms.accord.dropping import without_encoder
-from fedcord.algorithms.accord.encoding import Encoding
+from fedcord.algorithms.accord.encoding import Encoding, encoders_in
 from fedcord.algorithms.accord.head import HEAD, Head
 from fedcord.algorithms.accord.joint_features import (
     CHOSEN,
@@ -61,7 +61,7 @@ from fedcord.algorithms.oneshot.alignment import Alignment
 from fedcord.algorithms.oneshot.anchors import Anchors
 from fedcord.algorithms.oneshot.conflict import Conflict
 from fedcord.algorithms.oneshot.local_training import LocalTraining
-from fedcord.algorithms.oneshot.member import COUNTS, MODEL
+from fedcord.algorithms.oneshot.member import COUNTS
 from fedcord.algorithms.oneshot.objective import Objective
 from fedcord.algorithms.oneshot.oneshot import OneShot
 from fedcord.algorithms.oneshot.policy import Policy
@@ -80,7 +80,7 @@ from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
-from fedcord.core.tensors import Tensors, TensorSpec, select
+from fedcord.core.tensors import Tensors, TensorSpec
 
 ENCODERS_USED = f"{METRIC}.encoders"
 
@@ -207,20 +207,16 @@ class Accord:
         if phase is Phase.MEET:
             met = masked_sums.meet(state, updates)
             return dataclasses.replace(met, shared={**met.shared, **state.result}, result={})
+        encoding = self._encoding
         heard = {client: update for client, update in updates if update.weight > 0}
         if not heard:
             raise ProtocolError("no client has examples; there is nothing to learn from.")
         if phase is Phase.ROLL_CALL:
-            counts = {client: update.tensors[COUNTS] for client, update in heard.items()}
-            return state.next(self._encoding.chosen_by_counts(counts, env))
-        asked = (client for client in heard if is_asked(state.shared, client))
-        models = {client: select(heard[client].tensors, MODEL) for client in asked}
-        if not models:
-            raise ProtocolError("no client sent an encoder; at least one is needed.")
+            return state.next(encoding.chosen_by_counts(heard, env))
         if phase is Phase.REFINE:  # the head belongs to the old encoders and need not travel again
             kept = {n: t for n, t in state.shared.items() if n not in HEAD}
-            return state.next({**kept, **packed_encoders(models)})
-        shared, encoders = self._encoding.handed_on(state.shared, heard, models, env)
+            return state.next({**kept, **packed_encoders(encoders_in(heard, state.shared))})
+        shared, encoders = encoding.handed_on(state.shared, heard, env)
         used = {ENCODERS_USED: torch.tensor(float(len(shared[CHOSEN])))}
         if self.is_masked:  # encoders need not travel to the meeting
             return state.next(shared, used, encoders)

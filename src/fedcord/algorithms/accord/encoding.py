@@ -12,12 +12,14 @@ from torch import Tensor
 from fedcord.algorithms.accord.choosing import choose
 from fedcord.algorithms.accord.joint_features import CHOSEN, JointFeatures, packed_encoders
 from fedcord.algorithms.accord.number_format import shrink, travelling_spec
+from fedcord.algorithms.accord.phases import is_asked
 from fedcord.algorithms.accord.selection import Selection, by_difference, by_size, on_noise
 from fedcord.algorithms.analytic.afl import CLASS_WEIGHT, balancing_weight
 from fedcord.algorithms.oneshot.encoder import encoder_tensors
 from fedcord.algorithms.oneshot.member import COUNTS, MODEL, PROTOTYPES
 from fedcord.algorithms.oneshot.oneshot import OneShot, first_message
 from fedcord.core.contract import ClientId, Env, Update, Work
+from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Network
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
@@ -77,8 +79,9 @@ class Encoding:
         """A client's encoder as it travels to the server."""
         return prefixed(MODEL, shrink(encoder, self.form))
 
-    def chosen_by_counts(self, counts: Mapping[ClientId, Tensor], env: Env) -> dict[str, Tensor]:
+    def chosen_by_counts(self, heard: Mapping[ClientId, Update], env: Env) -> dict[str, Tensor]:
         """What is shared once everybody's class counts [C] are known and nobody has trained."""
+        counts = {client: update.tensors[COUNTS] for client, update in heard.items()}
         order = self.selection.order(counts, env)
         return {CHOSEN: self._choice(order, env), **self._balance(counts)}
 
@@ -86,13 +89,13 @@ class Encoding:
         self,
         shared: Tensors,
         heard: Mapping[ClientId, Update],
-        models: Mapping[ClientId, Tensors],
         env: Env,
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """What is shared from now on, and encoders for everybody.
 
         Of those chosen before whose encoder was heard, or of those chosen now.
         """
+        models = encoders_in(heard, shared)
         if CHOSEN in shared:
             here = {**shared, CHOSEN: torch.tensor(sorted(models))}
             return here, packed_encoders(models)
@@ -112,6 +115,21 @@ class Encoding:
             return {}
         total = torch.stack(list(counts.values())).sum(0).to(torch.int64)
         return {CLASS_WEIGHT: balancing_weight(total)}
+
+
+def encoders_in(heard: Mapping[ClientId, Update], shared: Tensors) -> dict[ClientId, Tensors]:
+    """The encoders that asked clients have sent, as they travelled.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    asked = (client for client in heard if is_asked(shared, client))
+    models: dict[ClientId, Tensors] = {
+        client: select(heard[client].tensors, MODEL) for client in asked
+    }
+    if not models:
+        raise ProtocolError("no client sent an encoder; at least one is needed.")
+    return models
 
 
 def _first_place(env: Env) -> Env:
