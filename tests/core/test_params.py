@@ -92,3 +92,33 @@ def test_a_number_or_a_word_is_refused_with_both_named() -> None:
         Mixed(ridge="loo")
     assert [Mixed(ridge=0.0).ridge, Mixed(ridge="gcv").ridge] == [0.0, "gcv"]
     assert describe(Mixed) == [("ridge", "'gcv'", "a number >= 0, or gcv", "ridge")]
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A part with defaults of its own for a part of its own."""
+
+    rate: float | None = param(None, "none when not set", above=0)
+    steps: int = param(1, "how many", at_least=1)
+
+
+@dataclass(frozen=True)
+class Careful:
+    """Not the defaults of `Slow`'s class."""
+
+    slow: Slow = param(Slow(rate=0.5, steps=3), "a part")
+
+
+def test_what_is_not_named_of_a_part_stays_as_the_whole_has_it() -> None:
+    assert build(Careful, {"slow": {"steps": 7}}) == Careful(Slow(rate=0.5, steps=7))
+    assert build(Careful, {"slow": {}}) == Careful()
+    rows = {name: default for name, default, _, _ in describe(Careful)}
+    assert rows == {"slow.rate": "0.5", "slow.steps": "3"}
+
+
+def test_none_survives_where_it_is_not_the_default() -> None:
+    without = Careful(Slow(rate=None, steps=3))
+    assert plain(without) == {"slow": {"rate": "none", "steps": 3}}
+    assert build(Careful, plain(without)) == without
+    assert plain(Slow()) == {"steps": 1}
+    assert build(Slow, {"rate": "none"}) == Slow()

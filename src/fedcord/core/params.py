@@ -18,6 +18,9 @@ from fedcord.core.errors import ConfigError, unknown_name
 
 T = TypeVar("T")
 
+NONE = "none"
+"""How None is written in files and on the command line."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
@@ -105,39 +108,58 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
 
     Args:
         cls: a dataclass whose fields are made by `param`; nested dataclasses are allowed.
-        values: field name to value; nested dataclasses take a mapping.
+        values: field name to value; nested dataclasses take a mapping, and what it does not name
+            stays as in the field's default. "none" stands for None, which TOML lacks.
         where: dotted prefix used in messages.
     """
-    instance, problems = _build(cls, values, where)
+    instance, problems = _build(cls, values, where, {})
     if problems:
         raise ConfigError(problems)
     assert instance is not None
     return instance
 
 
-def describe(cls: type[Any], prefix: str = "") -> list[tuple[str, str, str, str]]:
-    """Rows (dotted name, default, allowed, sentence) for every parameter of `cls`."""
+def describe(
+    cls: type[Any], prefix: str = "", usual: Any = None
+) -> list[tuple[str, str, str, str]]:
+    """Rows (dotted name, default, allowed, sentence) for every parameter of `cls`.
+
+    Args:
+        cls: a configurable dataclass.
+        prefix: of the names.
+        usual: an instance with the defaults where they are not those of the class.
+    """
     rows = []
     for field in dataclasses.fields(cls):
-        default = _default(field)
+        default = _default(field) if usual is None else getattr(usual, field.name)
         name = prefix + field.name
         bounds = field.metadata.get("bounds")
         if dataclasses.is_dataclass(default) and not isinstance(default, type):
-            rows += describe(type(default), name + ".")
+            rows += describe(type(default), name + ".", default)
         elif isinstance(bounds, Bounds):
             rows.append((name, repr(default), bounds.describe(), bounds.doc))
     return rows
 
 
-def plain(instance: Any) -> dict[str, Any]:
-    """The inverse of `build`: nested plain values that TOML and JSON can hold; None is left out."""
+def plain(instance: Any, default: Any = None) -> dict[str, Any]:
+    """The inverse of `build`: nested plain values that TOML and JSON can hold.
+
+    None is left out where it is the default, else it is written as "none".
+
+    Args:
+        instance: a configurable dataclass.
+        default: the instance that stands in its place by default; that of its class if not given.
+    """
     out: dict[str, Any] = {}
     for field in dataclasses.fields(instance):
         value = getattr(instance, field.name)
+        usual = _default(field) if default is None else getattr(default, field.name)
         if value is None:
+            if usual is not None:
+                out[field.name] = NONE
             continue
         nested = dataclasses.is_dataclass(value) and not isinstance(value, type)
-        out[field.name] = plain(value) if nested else value
+        out[field.name] = plain(value, usual) if nested else value
     return out
 
 
@@ -149,12 +171,15 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     return None
 
 
-def _build(cls: type[T], values: Mapping[str, Any], where: str) -> tuple[T | None, list[str]]:
+def _build(
+    cls: type[T], values: Mapping[str, Any], where: str, usual: Mapping[str, Any]
+) -> tuple[T | None, list[str]]:
+    """An instance or what is wrong; `usual` has the fields that are not named in `values`."""
     assert dataclasses.is_dataclass(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     hints = typing.get_type_hints(cls)
     problems: list[str] = []
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, Any] = dict(usual)
     for name, value in values.items():
         label = where + name
         if name not in fields:
@@ -163,7 +188,9 @@ def _build(cls: type[T], values: Mapping[str, Any], where: str) -> tuple[T | Non
             continue
         default = _default(fields[name])
         if dataclasses.is_dataclass(default) and isinstance(value, Mapping):
-            nested, more = _build(type(default), value, label + ".")
+            part = usual.get(name, default)
+            own = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+            nested, more = _build(type(part), value, label + ".", own)
             problems += more
             chosen[name] = nested
             continue
@@ -186,7 +213,7 @@ def _convert(value: Any, hint: Any) -> tuple[Any, str | None]:
     """`value` as the annotated type, or the reason why it is not one."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         options = typing.get_args(hint)
-        if value is None and type(None) in options:
+        if value in (None, NONE) and type(None) in options:
             return None, None
         tried = [_convert(value, option) for option in options if option is not type(None)]
         fits = [result for result in tried if result[1] is None]
