@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import cast
 
 from torch import Generator, Tensor, nn
+from torch.nn import functional as F
 
 from fedcord.models.initial import channels_innermost, materialise
 from fedcord.models.norm import check_batch, make_norm
@@ -42,7 +43,8 @@ class BasicBlock(nn.Module):
         inner = self.norm1(self.conv1(x)).relu()
         # a 1×1 convolution with stride is one without on every other pixel; torch 2.13 crashes in
         # the backward pass of the former for channels-last inputs with fewer than 8 channels
-        kept = x if self.stride == 1 else x[:, :, :: self.stride, :: self.stride]
+        # (by a pool of one pixel, since the gradient of a slice loses the channels-last layout)
+        kept = x if self.stride == 1 else F.max_pool2d(x, 1, self.stride)
         return cast(Tensor, self.norm2(self.conv2(inner)) + self.shortcut(kept))
 
 
