@@ -37,6 +37,7 @@ def test_the_picture_is_written_and_nothing_else(runs: Path) -> None:
         (["proto", "--feature-map", "x.svg", "--client", "7"], "client 7 has no model"),
         (["plus", "--feature-map", "x.svg", "--client", "0"], "leave --client out"),
         (["proto", "--feature-map", "x.svg", "--pareto", "y.svg"], "ask for one"),
+        (["proto", "--client", "0"], "of use with --feature-map FILE only"),
         ([".", "--feature-map", "x.svg"], "no finished run"),
     ],
 )

@@ -53,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plane",
         choices=("pca", "tsne"),
-        default="pca",
         help="how --feature-map comes to a plane (default pca)",
     )
     parser.add_argument(
@@ -77,6 +76,9 @@ def execute(arguments: argparse.Namespace) -> None:
     given = [name for name, value in asked.items() if value is not None]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} are different things to make; ask for one.")
+    extra = [f"--{name}" for name in ("plane", "client") if getattr(arguments, name) is not None]
+    if extra and arguments.feature_map is None:
+        raise ConfigError(f"{' and '.join(extra)}: of use with --feature-map FILE only.")
     if arguments.pooled is not None:
         if arguments.against is None:
             raise ConfigError("--pooled compares with one algorithm; name it: --against NAME.")
@@ -120,7 +122,7 @@ def _draw_feature_map(arguments: argparse.Namespace) -> None:
     if len(arguments.folders) > 1:
         raise ConfigError("--feature-map shows one run; name one folder.")
     (run,) = arguments.folders
-    figure = draw_feature_map(run, arguments.plane, arguments.client, arguments.data_dir)
+    figure = draw_feature_map(run, arguments.plane or "pca", arguments.client, arguments.data_dir)
     save_figure(figure, arguments.feature_map)
     path = str(arguments.feature_map)
     sys.stdout.write(json.dumps({"figure": path}) + "\n" if arguments.json else f"Figure: {path}\n")

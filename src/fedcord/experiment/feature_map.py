@@ -91,8 +91,10 @@ def _whose(
             )
         return {}, 0
     with_model = sorted(saved.memories)
-    chosen = with_model[0] if client is None and with_model else client
-    if chosen is None or chosen not in saved.memories:
+    if not with_model:
+        raise CheckpointError("no client of this run has trained a model; run it with more rounds.")
+    chosen = with_model[0] if client is None else client
+    if chosen not in saved.memories:
         raise ConfigError(
             f"client {chosen} has no model in this run; clients "
             f"{', '.join(map(str, with_model))} have."

@@ -36,9 +36,7 @@ class Versus:
     @property
     def finding(self) -> str:
         """What these seeds show, in one or two words."""
-        if self.p_holm is None or self.p_holm >= LEVEL:
-            return "not shown"
-        return "better" if self.difference.mean > 0 else "worse"
+        return in_words(self.difference, self.p_holm)
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,13 @@ class Against:
             f"'not shown' does not mean equal: it means that {seeds} cannot tell."
         )
         return f"{table}\n\n{below}\n"
+
+
+def in_words(difference: PairedDifference, p_holm: float | None) -> str:
+    """What a difference shows once p is corrected."""
+    if p_holm is None or p_holm >= LEVEL:
+        return "not shown"
+    return "better" if difference.mean > 0 else "worse"
 
 
 def against(board: Leaderboard, name: str) -> Against:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcord.core.errors import ConfigError, unknown_name
-from fedcord.report.against import LEVEL
+from fedcord.report.against import in_words
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.markdown import pipe_table
 from fedcord.report.numbers import cell_bracket, counted, listed, p_value, percent, points
@@ -36,9 +36,7 @@ class PooledVersus:
     @property
     def finding(self) -> str:
         """What these studies show, in one or two words."""
-        if self.p_holm is None or self.p_holm >= LEVEL:
-            return "not shown"
-        return "better" if self.difference.mean > 0 else "worse"
+        return in_words(self.difference, self.p_holm)
 
 
 @dataclass(frozen=True)
