@@ -1,7 +1,9 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from tests.cli.command import fedcord, result_of
 
@@ -56,6 +58,24 @@ def test_a_study_file_with_variants_and_flags_that_win(tmp_path: Path) -> None:
     assert "rounds = 2" in config
 
 
+def test_a_variant_has_settings_of_its_own_unless_a_flag_decides(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'algorithms = ["fedavg"]\n'
+        "[settings]\nclients = 3\nrounds = 2\n"
+        '[variants.short]\nalgorithm = "fedavg"\nrounds = 1\nmodel = ["mlp:8"]\n'
+    )
+    result_of("compare", "mine.toml", cwd=tmp_path)
+    long, short = (
+        _first_config(tmp_path / "runs/mine/fedavg"),
+        _first_config(tmp_path / "runs/mine/short"),
+    )
+    assert (long["rounds"], short["rounds"]) == (2, 1)
+    assert (long["model"], short["model"]) == (["auto"], ["mlp:8"])
+    result_of("compare", "mine.toml", "--rounds", "1", "--out", "flag", cwd=tmp_path)
+    assert _first_config(tmp_path / "flag/fedavg")["rounds"] == 1
+    assert _first_config(tmp_path / "flag/short")["rounds"] == 1
+
+
 def test_a_corrupt_study_file_is_refused(tmp_path: Path) -> None:
     for text, words in {
         "algorithms = [": "is not valid TOML",
@@ -64,6 +84,9 @@ def test_a_corrupt_study_file_is_refused(tmp_path: Path) -> None:
         "algorithms = ['fedavg', 'fedavg']": "is listed twice",
         "seeds = 2": "nothing to compare",
         "algorithms = ['fedavg']\n[variants.x]\nlr = 1": "variant 'x' needs",
+        "variants = ['fedavg']": "variants are written as tables",
+        "[variants]\nx = 'fedavg'": "variant 'x' needs",
+        "[variants.x]\nalgorithm = 'fedavg'\nclients = 3": "variant 'x' has clients",
     }.items():
         (tmp_path / "study.toml").write_text(text)
         done = fedcord("compare", "study.toml", cwd=tmp_path)
@@ -104,3 +127,7 @@ def test_report_is_made_anew_without_torch(tmp_path: Path) -> None:
     wrong = fedcord("report", "nowhere", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "no such folder: nowhere" in wrong.stderr
+
+
+def _first_config(folder: Path) -> dict[str, Any]:
+    return tomllib.loads((folder / "seed-0" / "config.toml").read_text())

@@ -15,6 +15,9 @@ from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config, read_toml
 from fedcord.experiment.run import Place, Progress, run
 
+OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every")
+"""What a variant may have of its own. Data, clients and seed are common, so results are paired."""
+
 
 @dataclass(frozen=True)
 class Study:
@@ -55,7 +58,8 @@ def make_study(
         num_seeds: how many seeds, counted up from `settings["seed"]`.
         assignments: `--set` texts; `NAME:key=value` reaches one contender only.
         name: of the study; by default made from its content.
-        variants: label to {"algorithm": name, "params": {...}}, for one algorithm in several forms.
+        variants: label to {"algorithm": name, "params": {...}} and settings of its own, for one
+            algorithm in several forms.
     """
     # a user's own `module:Class` is known by its class
     forms: dict[str, Mapping[str, Any]] = {
@@ -68,15 +72,22 @@ def make_study(
                 f"variant '{label}' needs a label of its own and an algorithm, such as "
                 f'[variants.{label}] algorithm = "fedprox".'
             )
-        else:
-            forms[label] = form
+            continue
+        strange = sorted(form.keys() - {"algorithm", "params", *OWN_SETTINGS})
+        if strange:
+            problems.append(
+                f"variant '{label}' has {', '.join(strange)}; a variant has algorithm, params, and "
+                f"of the settings {', '.join(OWN_SETTINGS)}. The rest is common to a study."
+            )
+        forms[label] = form
     if not forms:
         problems.append("nothing to compare; name at least one algorithm.")
     if num_seeds < 1:
         problems.append(f"seeds = {num_seeds}: must be at least 1.")
     contenders = {}
     for label, form in forms.items():
-        values = {**settings, "algorithm": form["algorithm"]}
+        own_settings = {name: form[name] for name in OWN_SETTINGS if name in form}
+        values = {**settings, **own_settings, "algorithm": form["algorithm"]}
         values["params"] = {**settings.get("params", {}), **form.get("params", {})}
         try:
             own = _assignments_for(label, forms, assignments)
@@ -108,14 +119,12 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
         raise ConfigError(f"'{path}': seeds must be a number and [settings] a table.")
     merged = {**settings, **{k: v for k, v in overrides.items() if k != "seeds"}}
     merged["params"] = values.get("params", {})
-    return make_study(
-        algorithms,
-        merged,
-        seeds,
-        assignments,
-        values.get("name", path.stem),
-        values.get("variants"),
-    )
+    variants = values.get("variants", {})
+    if not isinstance(variants, dict):
+        raise ConfigError(f"'{path}': variants are written as tables, [variants.LABEL].")
+    variants = {label: _without(form, overrides) for label, form in variants.items()}
+    name = values.get("name", path.stem)
+    return make_study(algorithms, merged, seeds, assignments, name, variants)
 
 
 def run_study(
@@ -151,6 +160,13 @@ def _assignments_for(
         else:
             chosen.append(text)
     return chosen
+
+
+def _without(form: Any, overrides: Mapping[str, Any]) -> Any:
+    """A variant but for the settings that a flag decides; what is no table is judged later."""
+    if not isinstance(form, dict):
+        return form
+    return {name: value for name, value in form.items() if name not in overrides}
 
 
 def _repeated(names: Sequence[str]) -> list[str]:
