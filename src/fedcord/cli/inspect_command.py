@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Load, partition, measure, show."""
+    from fedcord.cli.progress import RunBars
     from fedcord.data.heterogeneity import measure_heterogeneity
     from fedcord.data.registry import load_dataset
     from fedcord.experiment.load import load_data_config
@@ -43,9 +44,13 @@ def execute(arguments: argparse.Namespace) -> None:
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise ConfigError(f"--out '{picture}': the picture's name must end in .png or .svg.")
     config = load_data_config(settings_from(arguments))
-    dataset = load_dataset(
-        config.dataset, data_dirs=arguments.data_dir, allow_download=arguments.download
-    )
+    with RunBars(hidden=arguments.json or arguments.quiet) as bars:
+        dataset = load_dataset(
+            config.dataset,
+            data_dirs=arguments.data_dir,
+            allow_download=arguments.download,
+            progress=bars.loading(config.dataset),
+        )
     partition = partition_of(config, dataset)
     counts = partition.counts(dataset.train.labels, dataset.num_classes)
     report = measure_heterogeneity(counts)

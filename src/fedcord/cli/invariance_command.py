@@ -5,8 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from fedcord.cli.flags import add_data_flags, settings_from
+
+if TYPE_CHECKING:
+    from fedcord.algorithms.analytic.invariance import Invariance
+    from fedcord.cli.progress import RunBars
+    from fedcord.experiment.config import RunConfig
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,25 +34,10 @@ def execute(arguments: argparse.Namespace) -> None:
     settings = {**settings_from(arguments), "algorithm": arguments.algorithm}
     config = load_config(settings, arguments.assignments)
 
-    from fedcord.algorithms.analytic.invariance import check_invariance
-    from fedcord.core.contract import Env
-    from fedcord.core.errors import ConfigError
-    from fedcord.engine.threads import torch_threads
-    from fedcord.experiment.build import build_experiment
+    from fedcord.cli.progress import RunBars
 
-    experiment = build_experiment(
-        config, data_dirs=arguments.data_dir, allow_download=arguments.download
-    )
-    if experiment.algorithm.rounds is None:
-        raise ConfigError(
-            f"{config.algorithm} runs as many rounds as one likes and is not invariant; this "
-            "measures methods that fix their rounds, such as afl and fedhip."
-        )
-    people = experiment.population
-    clients = [people.client(k) for k, size in enumerate(people.train_sizes) if size > 0]
-    with torch_threads(config.threads):
-        env = Env(experiment.task, config.seed, 0, experiment.algorithm.rounds)
-        found = check_invariance(experiment.algorithm, clients, env)
+    with RunBars(hidden=arguments.json) as bars:
+        found = _measured(config, arguments, bars)
     if arguments.json:
         values = {
             "algorithm": config.algorithm,
@@ -60,3 +51,28 @@ def execute(arguments: argparse.Namespace) -> None:
         sys.stdout.write(json.dumps(values) + "\n")
         return
     sys.stdout.write(f"{found}\n")
+
+
+def _measured(config: RunConfig, arguments: argparse.Namespace, bars: RunBars) -> Invariance:
+    from fedcord.algorithms.analytic.invariance import check_invariance
+    from fedcord.core.contract import Env
+    from fedcord.core.errors import ConfigError
+    from fedcord.engine.threads import torch_threads
+    from fedcord.experiment.build import build_experiment
+
+    experiment = build_experiment(
+        config,
+        data_dirs=arguments.data_dir,
+        allow_download=arguments.download,
+        on_download=bars.loading(config.dataset),
+    )
+    if experiment.algorithm.rounds is None:
+        raise ConfigError(
+            f"{config.algorithm} runs as many rounds as one likes and is not invariant; this "
+            "measures methods that fix their rounds, such as afl and fedhip."
+        )
+    people = experiment.population
+    clients = [people.client(k) for k, size in enumerate(people.train_sizes) if size > 0]
+    with torch_threads(config.threads):
+        env = Env(experiment.task, config.seed, 0, experiment.algorithm.rounds)
+        return check_invariance(experiment.algorithm, clients, env, bars.steps("dealings"))

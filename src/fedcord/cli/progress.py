@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -107,10 +109,30 @@ class RunBars:
             note = "examples through the frozen network, once"
             self._bars.update(bar, total=total, completed=done, note=note)
 
-        return Progress(started, client, round_, feature)
+        return Progress(started, client, round_, feature, self._download(bar))
 
-    def _index(self, bar: int) -> int:
+    def loading(self, title: str) -> Callable[[int, int | None], None]:
+        """A bar for data that is fetched, (bytes held, bytes in all or None)."""
+        return self._download(self._bars.add_task(title, total=None, note="loading data"))
+
+    def steps(self, title: str) -> Callable[[int, int], None]:
+        """A bar for steps of equal length, (done, to do)."""
+        bar = self._bars.add_task(title, total=None, note="")
+        return lambda done, total: self._bars.update(bar, completed=done, total=total)
+
+    def _download(self, bar: TaskID) -> Callable[[int, int | None], None]:
+        def show(held: int, total: int | None) -> None:
+            in_all = None if total is None else _megabytes(total)
+            self._bars.update(bar, total=in_all, completed=_megabytes(held), note="MB fetched")
+
+        return show
+
+    def _index(self, bar: TaskID) -> int:
         return next(i for i, task in enumerate(self._bars.tasks) if task.id == bar)
+
+
+def _megabytes(num_bytes: int) -> int:
+    return math.ceil(num_bytes / 1e6)
 
 
 def without_repetition(notes: Sequence[str]) -> list[str]:

@@ -19,6 +19,7 @@ from fedcord.core.examples import Examples
 from fedcord.core.params import build
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
 from fedcord.data.dataset import Dataset, Split
+from fedcord.data.download import Progress as DownloadProgress
 from fedcord.data.heterogeneity import measure_heterogeneity
 from fedcord.data.holdout import split_client
 from fedcord.data.partition import Partition
@@ -60,6 +61,7 @@ def build_experiment(
     data_dirs: Sequence[Path] | None = None,
     allow_download: bool = False,
     on_feature: OnExample = lambda done, total: None,
+    on_download: DownloadProgress | None = None,
 ) -> Experiment:
     """Load data, spread it over clients, and make task and algorithm.
 
@@ -69,9 +71,15 @@ def build_experiment(
         data_dirs: where to look for data files.
         allow_download: whether missing data may be fetched from its official place.
         on_feature: (done, to do) while a frozen network computes features it has not yet stored.
+        on_download: (bytes held, bytes in all or None) while data is fetched.
     """
     if dataset is None:
-        dataset = load_dataset(config.dataset, data_dirs=data_dirs, allow_download=allow_download)
+        dataset = load_dataset(
+            config.dataset,
+            data_dirs=data_dirs,
+            allow_download=allow_download,
+            progress=on_download,
+        )
     problems = [
         problem
         for model in config.model

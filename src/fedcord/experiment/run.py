@@ -58,12 +58,14 @@ class Progress:
         client: a client's answer arrived; its number of training examples.
         round: a round ended.
         feature: (done, to do) while a frozen network computes features that are not stored yet.
+        download: (bytes held, bytes in all or None) while data is fetched.
     """
 
     started: Callable[[Experiment, int], None] = lambda experiment, done: None
     client: Callable[[int], None] = lambda examples: None
     round: Callable[[RoundRecord], None] = lambda record: None
     feature: Callable[[int, int], None] = lambda done, total: None
+    download: Callable[[int, int | None], None] = lambda held, total: None
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def run(
         result: dict[str, Any] = folder.read_json("result.json")
         return result
     experiment = build_experiment(
-        config, dataset, place.data_dirs, place.allow_download, watch.feature
+        config, dataset, place.data_dirs, place.allow_download, watch.feature, watch.download
     )
     if not folder.is_started:  # what does not fit the task shows before anything is written
         experiment.algorithm.init(_env(experiment))

@@ -87,7 +87,10 @@ def test_t10_dealing_the_others_anew_does_not_change_a_personal_model(owner: lis
 @pytest.mark.parametrize("method", [FedHiP(features=NARROW), APFL(features=NARROW)])
 def test_t10_certificate_of_personal_models(method: FedHiP | APFL) -> None:
     clients = dealt(DATA, [OWN, *OTHERS.tensor_split(4)])
-    assert check_invariance(method, clients, env()).difference < 1e-8
+    told: list[tuple[int, int]] = []
+    found = check_invariance(method, clients, env(), lambda *step: told.append(step))
+    assert found.difference < 1e-8
+    assert told == [(done, 6) for done in range(1, 6)]
 
 
 def test_t10_a_ridge_per_client_breaks_invariance_only_in_their_number() -> None:

@@ -8,7 +8,7 @@ from the clients as they are, and the rest is measured given them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -72,13 +72,19 @@ class Invariance:
         return "\n".join([*lines, f"largest relative difference{given}: {self.difference:.2e}"])
 
 
-def check_invariance(algorithm: Algorithm, clients: Sequence[ClientData], env: Env) -> Invariance:
+def check_invariance(
+    algorithm: Algorithm,
+    clients: Sequence[ClientData],
+    env: Env,
+    on_dealing: Callable[[int, int], None] = lambda done, total: None,
+) -> Invariance:
     """Train on the clients as they are, then on several other dealings, and compare.
 
     Args:
         algorithm: any method; it has to be one of fixed rounds.
         clients: at least two, with training samples; only those are dealt anew.
         env: the server's place before the first round.
+        on_dealing: (done, to do), the clients as they are included.
     """
     if len(clients) < 2:
         raise DataError(
@@ -90,8 +96,10 @@ def check_invariance(algorithm: Algorithm, clients: Sequence[ClientData], env: E
     start, _ = _continued(algorithm, algorithm.init(env), clients, env, before)
     wanted = _trained(algorithm, start, clients, env)
     first, pooled = clients[0], _joined([client.train for client in clients[1:]])
-    dealings = []
-    for name, parts in _dealings(pooled.labels, len(clients) - 1, env):
+    ways = list(_dealings(pooled.labels, len(clients) - 1, env))
+    dealings: list[Dealing] = []
+    for name, parts in ways:
+        on_dealing(1 + len(dealings), 1 + len(ways))
         others = [_holding(pooled, part, first) for part in parts]
         found = _trained(algorithm, start, [first, *others], env)
         dealings.append(Dealing(name, 1 + len(others), _difference(found, wanted)))
