@@ -13,6 +13,7 @@ from fedcord.algorithms.analytic.apfl import APFL
 from fedcord.algorithms.analytic.fedhip import FedHiP
 from fedcord.algorithms.analytic.masked_sums import COHORT
 from fedcord.algorithms.analytic.privacy import Privacy
+from fedcord.algorithms.analytic.wire import FRACTION_BITS
 from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.params import build
@@ -131,10 +132,13 @@ def test_noise_of_masked_clients_adds_up_to_what_was_calibrated() -> None:
     private = replace(
         MASKED, privacy=Privacy(epsilon=1.0, noise_at="distributed", honest=4, clip=100.0)
     )
-    exact = trained(PLAIN, CLIENTS).private["sum.moment"].double() / 2**24
+    exact = trained(PLAIN, CLIENTS).private["sum.moment"].double() / 2**FRACTION_BITS
     noise = []
     for seed in range(40):
-        noisy = trained(private, CLIENTS, env(seed=seed)).private["sum.moment"].double() / 2**24
+        noisy = (
+            trained(private, CLIENTS, env(seed=seed)).private["sum.moment"].double()
+            / 2**FRACTION_BITS
+        )
         noise.append(noisy - exact)
     assert float(torch.stack(noise).std()) == pytest.approx(private.privacy.noise, rel=0.1)
 

@@ -31,8 +31,8 @@ RFACTOR = "rfactor"
 INTEGERS = ("fixed64", MASKED)
 REAL = ("gram", "moment", "target_square")
 
-FRACTION_BITS = 24
-"""Default f of `fixed64`: room for sums up to 2^38 with steps of 6e-8."""
+FRACTION_BITS = 32
+"""Default f of `fixed64`: room for sums up to 2^30 with steps of 2e-10."""
 
 WORST_CONDITION_32 = 1e-3 / 6e-8
 """Beyond it, float32 sums change the third digit of the solution."""
@@ -83,7 +83,7 @@ def to_fixed(values: Tensor, fraction_bits: int) -> Tensor:
     if not largest < limit:
         raise NumericalError(
             f"a value of {largest:g} does not fit fixed point with {fraction_bits} fraction bits "
-            f"(below {limit:g}); scale the features down or use fewer fraction bits."
+            f"(below {limit:g}); scale the features down, or use wire=packed64."
         )
     return (values * 2.0**fraction_bits).round().to(torch.int64)
 
