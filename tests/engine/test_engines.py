@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -116,22 +116,21 @@ def test_the_largest_unit_in_the_window_starts_first(pool: ProcessesExecutor) ->
     assert started[:2] == [2, 4]
 
 
-def test_nothing_is_left_in_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Path] = []
-    real = tempfile.TemporaryDirectory
+def test_the_shared_data_never_has_a_name_that_could_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[int] = []
+    real = tempfile.TemporaryFile
 
-    def noted(**where: Any) -> tempfile.TemporaryDirectory[str]:
-        folder = real(**where)
-        made.append(Path(folder.name))
-        return folder
+    def noted(**where: Any) -> IO[bytes]:
+        file: IO[bytes] = real(**where)
+        names.append(os.fstat(file.fileno()).st_nlink)
+        return file
 
-    monkeypatch.setattr(tempfile, "TemporaryDirectory", noted)
+    monkeypatch.setattr(tempfile, "TemporaryFile", noted)
     algorithm, values = SETTINGS["stacked"]
     people = federation.population(values, SIZES)
     executor = ProcessesExecutor(federation.blueprint(algorithm, values), people, workers=2)
     executor.close()
-    assert len(made) == 1
-    assert not made[0].exists()
+    assert names == [0]
 
 
 def test_a_worker_that_dies_is_an_error_with_words_and_the_others_end() -> None:

@@ -1,9 +1,9 @@
 """Clients in persistent worker processes, one thread each.
 
-The data is written once to a file that workers map into memory, and the file's name is removed as
-soon as all have it, so that nothing is left behind however the run ends. A round sends the shared
-tensors to each worker once; then workers take visits one at a time, the largest first within a
-window that bounds how many answers wait for their turn, and answers leave in client order.
+The data is written once to a file without a name that workers inherit and map into memory, so that
+nothing is left behind however and whenever the run ends. A round sends the shared tensors to each
+worker once; then workers take visits one at a time, the largest first within a window that bounds
+how many answers wait for their turn, and answers leave in client order.
 """
 
 from __future__ import annotations
@@ -158,30 +158,28 @@ class ProcessesExecutor:
     def _start(self, blueprint: Blueprint, count: int) -> None:
         if sys.platform == "win32":
             raise errors.ConfigError("engine 'processes' needs Linux or macOS; use 'sequential'.")
-        shared_memory = Path("/dev/shm")  # noqa: S108 - only the folder of a private directory
+        shared_memory = Path("/dev/shm")  # noqa: S108 - only the folder of a nameless file
         folder = shared_memory if os.access(shared_memory, os.W_OK) else None
-        with tempfile.TemporaryDirectory(prefix="fedcord-", dir=folder) as private:
-            data = Path(private) / "population"
+        with tempfile.TemporaryFile(dir=folder) as data:
             layout = write_block(self._population.tensors(), data)
             for _ in range(count):
-                self._launch()
-            start = {"blueprint": blueprint.to_json(), "data": str(data), "layout": layout}
-            setup = pack(start, {})
+                self._launch(data.fileno())
+            setup = pack({"blueprint": blueprint.to_json(), "layout": layout}, {})
             for connection in self._connections:
                 self._write(connection, setup)
             for connection in self._connections:
                 self._read(connection)
 
-    def _launch(self) -> None:
+    def _launch(self, data: int) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-m", "fedcord.engine.worker"],
                 stdin=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), data],
                 env={**os.environ, **WORKER_ENVIRONMENT},
             )
-            start = {"descriptor": theirs.fileno(), "path": sys.path}
+            start = {"descriptor": theirs.fileno(), "data": data, "path": sys.path}
         self._processes.append(process)
         self._connections.append(Connection(ours.detach()))
         assert process.stdin is not None

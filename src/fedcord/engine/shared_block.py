@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -19,25 +18,24 @@ from fedcord.core.tensors import Tensors
 ALIGNMENT = 64
 
 
-def write_block(tensors: Tensors, path: Path) -> list[list[Any]]:
-    """Write the values, and return the plain description that `map_block` needs."""
+def write_block(tensors: Tensors, file: IO[bytes]) -> list[list[Any]]:
+    """Fill an empty file, and return the plain description that `map_block` needs."""
     layout: list[list[Any]] = []
-    with path.open("wb") as file:
-        for name, tensor in tensors.items():
-            file.write(b"\0" * (-file.tell() % ALIGNMENT))
-            kind = str(tensor.dtype).removeprefix("torch.")
-            layout.append([name, kind, list(tensor.shape), file.tell()])
-            if tensor.numel():
-                flat = tensor.detach().cpu().contiguous().reshape(-1)
-                file.write(flat.view(torch.uint8).numpy().data)
-        file.write(b"\0" * ALIGNMENT)  # nothing can be mapped from an empty file
+    for name, tensor in tensors.items():
+        file.write(b"\0" * (-file.tell() % ALIGNMENT))
+        kind = str(tensor.dtype).removeprefix("torch.")
+        layout.append([name, kind, list(tensor.shape), file.tell()])
+        if tensor.numel():
+            flat = tensor.detach().cpu().contiguous().reshape(-1)
+            file.write(flat.view(torch.uint8).numpy().data)
+    file.write(b"\0" * ALIGNMENT)  # nothing can be mapped from an empty file
+    file.flush()
     return layout
 
 
-def map_block(path: Path, layout: Sequence[Sequence[Any]]) -> dict[str, Tensor]:
-    """The tensors of a block as views of the mapped file, which is not read before it is used."""
-    with path.open("rb") as file:
-        block = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # own changes stay own
+def map_block(descriptor: int, layout: Sequence[Sequence[Any]]) -> dict[str, Tensor]:
+    """The tensors of an open file as views of it, which is not read before it is used."""
+    block = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)  # own changes stay own
     found = {}
     for name, kind, shape, start in layout:
         dtype, count = getattr(torch, kind), torch.Size(shape).numel()

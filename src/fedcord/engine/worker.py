@@ -1,16 +1,16 @@
 """A worker process of the `processes` engine: `python -m fedcord.engine.worker`.
 
-It reads one line of JSON from standard input (its socket and the parent's import path), is given
-the blueprint and the place of the data, and then answers requests until the parent goes away.
+It reads one line of JSON from standard input (its socket, the file of data and the parent's import
+path), is given the blueprint, and then answers requests until the parent goes away.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import torch
 
@@ -37,15 +37,16 @@ def main() -> None:
     torch.set_num_threads(1)
     with Connection(start["descriptor"]) as parent:
         try:
-            _serve(parent)
+            _serve(parent, start["data"])
         except (EOFError, BrokenPipeError, ConnectionResetError):
             return  # the parent has ended; so do we
 
 
-def _serve(parent: Connection) -> None:
+def _serve(parent: Connection, data: int) -> None:
     header, _ = unpack(parent.recv_bytes())
     blueprint = Blueprint.from_json(header["blueprint"])
-    tensors = map_block(Path(header["data"]), header["layout"])
+    tensors = map_block(data, header["layout"])
+    os.close(data)  # the mapping stays
     population = Population.from_tensors(tensors)
     algorithm, task = blueprint.build_algorithm(), blueprint.build_task()
     parent.send_bytes(ANSWER)
