@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from fedcord.core.contract import Algorithm, Env, PredictsByRules
 from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.core.examples import Examples
 from fedcord.core.tensors import Tensors
+
+T = TypeVar("T")
+Counts = Mapping[T, tuple[int, int]]
 
 BATCH = 250
 """Examples per prediction: large enough to amortise calls, small enough to stay in cache."""
@@ -29,6 +33,7 @@ class Evaluation:
         loss_sum: summed cross-entropy of the scores.
         groups: (group name, group number) to (correct, total).
         by_rule: correct examples by name of the rule, where the algorithm answers by several.
+        by_class: class to (correct, total); empty where nobody asked.
     """
 
     correct: int = 0
@@ -36,12 +41,9 @@ class Evaluation:
     loss_sum: float = 0.0
     groups: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     by_rule: Mapping[str, int] = field(default_factory=dict)
+    by_class: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def __add__(self, other: Evaluation) -> Evaluation:
-        groups = dict(self.groups)
-        for key, (correct, total) in other.groups.items():
-            before = groups.get(key, (0, 0))
-            groups[key] = (before[0] + correct, before[1] + total)
         by_rule = dict(self.by_rule)
         for rule, correct in other.by_rule.items():
             by_rule[rule] = by_rule.get(rule, 0) + correct
@@ -49,14 +51,21 @@ class Evaluation:
             self.correct + other.correct,
             self.total + other.total,
             self.loss_sum + other.loss_sum,
-            groups,
+            _added(self.groups, other.groups),
             by_rule,
+            _added(self.by_class, other.by_class),
         )
 
     @property
     def accuracy(self) -> float:
         """Share of correct examples; there must be some."""
         return self.correct / self.total
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean over the classes there are of the share of each that is recognised."""
+        shares = [correct / total for correct, total in self.by_class.values()]
+        return math.fsum(shares) / len(shares)
 
     @property
     def loss(self) -> float:
@@ -82,15 +91,16 @@ class Evaluation:
             "loss_sum": self.loss_sum,
             "groups": [[name, number, *counts] for (name, number), counts in self.groups.items()],
             "by_rule": dict(self.by_rule),
+            "by_class": [[label, *counts] for label, counts in self.by_class.items()],
         }
 
     @staticmethod
     def from_plain(values: Mapping[str, Any]) -> Evaluation:
         """What `plain` was made from."""
         groups = {(name, number): (c, n) for name, number, c, n in values["groups"]}
-        return Evaluation(
-            values["correct"], values["total"], values["loss_sum"], groups, values["by_rule"]
-        )
+        by_class = {label: (c, n) for label, c, n in values["by_class"]}
+        correct, total, loss_sum = values["correct"], values["total"], values["loss_sum"]
+        return Evaluation(correct, total, loss_sum, groups, values["by_rule"], by_class)
 
 
 def evaluate(
@@ -130,7 +140,17 @@ def evaluate(
             float(F.cross_entropy(scores.double(), labels, reduction="sum")),
             _count_groups(hits, {n: g[chosen] for n, g in (groups or {}).items()}),
             {r: int((s.argmax(dim=1) == labels).sum()) for r, s in answers.items() if several},
+            _count_classes(hits, labels),
         )
+    return out
+
+
+def _added(one: Counts[T], two: Counts[T]) -> dict[T, tuple[int, int]]:
+    """(correct, total) of both, by key."""
+    out = dict(one)
+    for key, (correct, total) in two.items():
+        before = out.get(key, (0, 0))
+        out[key] = (before[0] + correct, before[1] + total)
     return out
 
 
@@ -143,6 +163,12 @@ def _check_scores(scores: Tensor, num_examples: int, env: Env) -> None:
         )
     if bool(torch.isnan(scores).any()):
         raise NumericalError(f"predict returned NaN in round {env.round}; lower the learning rate.")
+
+
+def _count_classes(hits: Tensor, labels: Tensor) -> dict[int, tuple[int, int]]:
+    totals = labels.bincount().tolist()
+    correct = labels[hits].bincount(minlength=len(totals)).tolist()
+    return {label: (correct[label], total) for label, total in enumerate(totals) if total}
 
 
 def _count_groups(

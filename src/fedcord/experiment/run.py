@@ -324,6 +324,7 @@ def _metrics(record: RoundRecord, experiment: Experiment) -> dict[str, Any]:
         line["train_loss"] = record.train_loss
     if record.evaluation is not None:
         line["accuracy"] = record.evaluation.accuracy
+        line["balanced_accuracy"] = record.evaluation.balanced_accuracy
         line["loss"] = record.evaluation.loss
         for name, accuracies in record.evaluation.group_accuracy().items():
             names = experiment.dataset.group_names[name]
@@ -361,6 +362,7 @@ def _result(
         "seed": config.seed,
         "model": [_resolved(model, experiment.dataset) for model in config.model],
         "accuracy": last["accuracy"],
+        "balanced_accuracy": last.get("balanced_accuracy"),  # older versions did not measure it
         "loss": last["loss"],
         "validation_accuracy": for_selection.accuracy if for_selection.total else None,
         "client_accuracy_mean": statistics.fmean(accuracies.values()) if accuracies else None,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from fedcord.report.balanced import EXPLANATION, TITLE, balanced_table, is_worth_showing
 from fedcord.report.frontier import frontier
 from fedcord.report.groups import group_kinds, group_table
 from fedcord.report.leaderboard import Leaderboard, Row
@@ -125,7 +126,19 @@ def _leaderboard_section(board: Leaderboard, panels: Panels) -> str:
         if row.difference is not None and row.difference.note
     )
     figure = _figure(panels.final) if panels.final else ""
-    return f"<section><h2>Leaderboard</h2>{_table(head, rows)}{text}</p>{notes}{figure}</section>"
+    return (
+        f"<section><h2>Leaderboard</h2>{_table(head, rows)}{text}</p>{notes}{_balanced(board)}"
+        f"{figure}</section>"
+    )
+
+
+def _balanced(board: Leaderboard) -> str:
+    if not is_worth_showing(board):
+        return ""
+    head, lines = balanced_table(board)
+    table = _table([*map(escape, head)], [([*map(escape, line)], False) for line in lines])
+    title = f'<h3 style="margin-top:2rem">{TITLE}</h3>'
+    return f'{title}{table}<p class="small">{EXPLANATION}</p>'
 
 
 def _curves_section(panels: Panels) -> str:

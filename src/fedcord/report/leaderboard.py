@@ -50,6 +50,7 @@ class Row:
         name: as the run folders name it.
         values: [n] final test accuracies in the order of the board's seeds.
         accuracy: their mean and interval.
+        balanced: [n] balanced accuracies; None where a run did not measure it.
         difference: this algorithm minus the best, paired; None for the best itself.
         p_holm: p of the paired t test after Holm's correction over all pairs of algorithms; None
             for the best and where no test was possible.
@@ -67,6 +68,7 @@ class Row:
     name: str
     values: tuple[float, ...]
     accuracy: MeanInterval
+    balanced: tuple[float, ...] | None
     difference: PairedDifference | None
     p_holm: float | None
     client_accuracy: float | None
@@ -89,6 +91,7 @@ class Row:
             "algorithm": self.name,
             "accuracy": asdict(self.accuracy),
             "accuracies": list(self.values),
+            "balanced_accuracies": None if self.balanced is None else list(self.balanced),
             "difference": None if self.difference is None else asdict(self.difference),
             "p_holm": self.p_holm,
             "client_accuracy_mean": self.client_accuracy,
@@ -248,12 +251,14 @@ def _row(
 ) -> Row:
     results = [_result(run) for run in runs]
     values = tuple(result.accuracy for result in results)
+    balanced = tuple(r.balanced_accuracy for r in results if r.balanced_accuracy is not None)
     client_means = [r.client_accuracy_mean for r in results if r.client_accuracy_mean is not None]
     worst = [min(r.client_accuracy) for r in results if r.client_accuracy]
     return Row(
         name=name,
         values=values,
         accuracy=mean_interval(values),
+        balanced=balanced if len(balanced) == len(runs) else None,
         difference=difference,
         p_holm=p_holm,
         client_accuracy=_mean_if_complete(client_means, len(runs)),

@@ -67,6 +67,8 @@ class Result:
 
     Attributes:
         accuracy: of the final checkpoint on the test set.
+        balanced_accuracy: mean over classes of the share of each that is recognised; None where it
+            was not measured.
         client_accuracy_mean: over clients on their own test data.
         client_accuracy: of the clients that have test data.
         bytes_up: from all clients to the server, all rounds.
@@ -78,6 +80,7 @@ class Result:
     """
 
     accuracy: float
+    balanced_accuracy: float | None
     client_accuracy_mean: float | None
     client_accuracy: tuple[float, ...]
     bytes_up: int
@@ -180,6 +183,7 @@ def _result(folder: Path, seed: int) -> Result:
         )
     return Result(
         accuracy=reader.number("accuracy"),
+        balanced_accuracy=reader.number_or_none("balanced_accuracy"),
         client_accuracy_mean=reader.number_or_none("client_accuracy_mean"),
         client_accuracy=reader.numbers("client_accuracy"),
         bytes_up=reader.whole("bytes_up"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
+import statistics
 
+from fedcord.report.balanced import EXPLANATION, TITLE, balanced_table, is_worth_showing
 from fedcord.report.groups import group_kinds, group_table
 from fedcord.report.leaderboard import Leaderboard, Row
 from fedcord.report.markdown import pipe_table
@@ -37,7 +39,8 @@ COLUMNS = (
     *("rank", "algorithm", "seeds", "accuracy_mean", "accuracy_low", "accuracy_high"),
     *("difference_mean", "difference_low", "difference_high"),
     *("p_paired_t", "p_holm", "p_sign_flip", "effect_size"),
-    *("client_accuracy_mean", "worst_client_accuracy", "bytes_up", "bytes_down", "seconds"),
+    *("balanced_accuracy_mean", "client_accuracy_mean", "worst_client_accuracy"),
+    *("bytes_up", "bytes_down", "seconds"),
 )
 """Of the CSV file."""
 
@@ -76,6 +79,7 @@ def to_csv(board: Leaderboard) -> str:
             (
                 *(rank, row.name, accuracy.n, accuracy.mean, accuracy.low, accuracy.high),
                 *compared,
+                None if row.balanced is None else statistics.fmean(row.balanced),
                 *(row.client_accuracy, row.worst_client),
                 *(row.bytes_up, row.bytes_down, row.seconds),
             )
@@ -87,6 +91,8 @@ def to_markdown(board: Leaderboard) -> str:
     """A pipe table with the method and the notes below it, and a table for each kind of group."""
     table = pipe_table(HEADINGS, [readable_cells(row) for row in board.rows])
     below = [board.method, *_notes(board)]
+    if is_worth_showing(board):
+        below += [f"{TITLE}. {EXPLANATION}", pipe_table(*balanced_table(board))]
     for kind in group_kinds(board):
         below += [f"Accuracy per {kind}, %, ± half the width of its 95 % interval:"]
         below += [pipe_table(*group_table(board, kind))]

@@ -1,0 +1,62 @@
+"""Counts of predictions against scikit-learn, and parts that add up."""
+
+import json
+
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, balanced_accuracy_score
+
+from fedcord.algorithms.averaging.fedavg import FedAvg
+from fedcord.core.examples import Examples
+from fedcord.engine.evaluation import BATCH, Evaluation, evaluate
+from tests import federation
+
+METHOD, ENV = FedAvg(), federation.env()
+SHARED = METHOD.init(ENV).shared
+
+
+def _unequal(without: int) -> Examples:
+    """Hundreds of examples of one class, tens of another, none of the third."""
+    drawn = federation.examples(4 * BATCH, seed=5)
+    rare = (without + 1) % 3
+    chosen = (drawn.labels != without) & ((drawn.labels != rare) | (torch.arange(4 * BATCH) < 99))
+    return Examples(drawn.inputs[chosen], drawn.labels[chosen])
+
+
+@pytest.mark.parametrize("without", [0, 1, 2])
+def test_balanced_accuracy_is_that_of_scikit_learn(without: int) -> None:
+    test = _unequal(without)
+    found = evaluate(METHOD, SHARED, {}, test, ENV)
+    guessed = METHOD.predict(SHARED, {}, test.inputs, ENV).argmax(1).numpy()
+    truth = test.labels.numpy()
+    present = torch.tensor(guessed) != without  # scikit-learn warns of guesses that are nowhere
+    assert found.accuracy == pytest.approx(accuracy_score(truth, guessed))
+    elsewhere = torch.where(present, torch.tensor(guessed), _another_wrong(test, without)).numpy()
+    assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(truth, elsewhere))
+    assert abs(found.balanced_accuracy - found.accuracy) > 0.01
+    assert found.by_class.keys() == {0, 1, 2} - {without}
+
+
+def _another_wrong(test: Examples, without: int) -> torch.Tensor:
+    """For every example a class that exists and is not its own."""
+    one, two = sorted({0, 1, 2} - {without})
+    return torch.where(test.labels == one, two, one)
+
+
+def test_parts_add_up_to_the_whole_and_survive_a_journey() -> None:
+    test = _unequal(without=1)
+    whole = evaluate(METHOD, SHARED, {}, test, ENV)
+    parts = [
+        evaluate(METHOD, SHARED, {}, test, ENV, first=start, last=min(start + BATCH, len(test)))
+        for start in range(0, len(test), BATCH)
+    ]
+    assert len(parts) > 1
+    travelled = [Evaluation.from_plain(json.loads(json.dumps(part.plain()))) for part in parts]
+    assert sum(travelled, Evaluation()) == whole
+
+
+def test_equal_classes_leave_nothing_to_balance() -> None:
+    drawn = federation.examples(900, seed=6)
+    rows = torch.cat([(drawn.labels == label).nonzero()[:200, 0] for label in range(3)])
+    found = evaluate(METHOD, SHARED, {}, Examples(drawn.inputs[rows], drawn.labels[rows]), ENV)
+    assert found.balanced_accuracy == pytest.approx(found.accuracy, abs=1e-12)
