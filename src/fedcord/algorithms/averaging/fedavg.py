@@ -19,7 +19,6 @@ Limits: one client with all data is centralised SGD.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedcord.algorithms.local_sgd import LocalSGD
@@ -29,16 +28,15 @@ from fedcord.algorithms.model_exchange import (
     model_update,
     received_model,
 )
-from fedcord.algorithms.stacked_mlp import can_train_stacked, train_stacked
+from fedcord.algorithms.stacked_mlp import StacksTraining
 from fedcord.core.contract import ClientResult, Env
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
-from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
 
 
 @dataclass(frozen=True)
-class FedAvg(AveragesModels):
+class FedAvg(AveragesModels, StacksTraining):
     """Federated averaging."""
 
     local: LocalSGD = param(LocalSGD(), "how clients train")
@@ -60,17 +58,3 @@ class FedAvg(AveragesModels):
         network = received_model(shared, env)
         metrics = self.local.train(network, data.train, cross_entropy, env)
         return ClientResult(model_update(network, data, metrics))
-
-    def can_stack(self, task: Task) -> bool:
-        """Whether the network and settings are plain enough for the stacked fast path."""
-        return can_train_stacked(task, self.local)
-
-    def client_updates(
-        self,
-        shared: Tensors,
-        memories: Sequence[Tensors],
-        datas: Sequence[ClientData],
-        envs: Sequence[Env],
-    ) -> list[ClientResult]:
-        """`client_update` of several clients in one go."""
-        return train_stacked(self.local, shared, datas, envs)

@@ -20,7 +20,6 @@ Limits: μ = 0 is FedAvg, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,16 +32,15 @@ from fedcord.algorithms.model_exchange import (
     model_update,
     received_model,
 )
-from fedcord.algorithms.stacked_mlp import can_train_stacked, train_stacked
+from fedcord.algorithms.stacked_mlp import StacksTraining
 from fedcord.core.contract import ClientResult, Env
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
-from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
 
 
 @dataclass(frozen=True)
-class FedProx(AveragesModels):
+class FedProx(AveragesModels, StacksTraining):
     """Federated averaging with a proximal term."""
 
     proximal_weight: float = param(0.01, "strength of the pull (paper: μ)", at_least=0)
@@ -50,6 +48,11 @@ class FedProx(AveragesModels):
 
     def __post_init__(self) -> None:
         check_params(self)
+
+    @property
+    def pull(self) -> float:
+        """The same μ where clients train in one go."""
+        return self.proximal_weight
 
     @property
     def looks_through_network(self) -> bool:
@@ -74,17 +77,3 @@ class FedProx(AveragesModels):
         pull = pull_back if self.proximal_weight > 0 else None
         metrics = self.local.train(network, data.train, cross_entropy, env, pull)
         return ClientResult(model_update(network, data, metrics))
-
-    def can_stack(self, task: Task) -> bool:
-        """Whether the network and settings are plain enough for the stacked fast path."""
-        return can_train_stacked(task, self.local)
-
-    def client_updates(
-        self,
-        shared: Tensors,
-        memories: Sequence[Tensors],
-        datas: Sequence[ClientData],
-        envs: Sequence[Env],
-    ) -> list[ClientResult]:
-        """`client_update` of several clients in one go."""
-        return train_stacked(self.local, shared, datas, envs, pull=self.proximal_weight)

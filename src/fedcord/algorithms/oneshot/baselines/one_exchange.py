@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,11 +16,11 @@ from fedcord.algorithms.model_exchange import (
     model_update,
     received_model,
 )
-from fedcord.algorithms.stacked_mlp import can_train_stacked, train_stacked
+from fedcord.algorithms.stacked_mlp import StacksTraining
 from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
-from fedcord.core.task import Task, tensors_of
+from fedcord.core.task import tensors_of
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
 
 ONE_SHOT = LocalSGD(epochs=60, batch_size=64, lr=0.05, momentum=0.9)
@@ -53,14 +53,12 @@ Uploads = Mapping[ClientId, Upload]
 """In ascending order of clients."""
 
 
-class SendsOnce(ABC):
+class SendsOnce(StacksTraining, ABC):
     """The half of the contract that methods with one exchange of models have in common.
 
     A method is a final frozen dataclass that adds its parameters, `local` among them, and `fuse`
     and `predict`.
     """
-
-    local: LocalSGD
 
     @property
     def rounds(self) -> int | None:
@@ -85,20 +83,6 @@ class SendsOnce(ABC):
         network = received_model(shared, env)
         metrics = self.local.train(network, data.train, cross_entropy, env)
         return ClientResult(model_update(network, data, metrics))
-
-    def can_stack(self, task: Task) -> bool:
-        """Whether the network and settings are plain enough for the stacked fast path."""
-        return can_train_stacked(task, self.local)
-
-    def client_updates(
-        self,
-        shared: Tensors,
-        memories: Sequence[Tensors],
-        datas: Sequence[ClientData],
-        envs: Sequence[Env],
-    ) -> list[ClientResult]:
-        """`client_update` of several clients in one go."""
-        return train_stacked(self.local, shared, datas, envs)
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """What `fuse` makes of the uploads becomes the result; clients are sent nothing more."""

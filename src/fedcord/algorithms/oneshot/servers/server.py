@@ -18,11 +18,10 @@ from fedcord.algorithms.oneshot.servers.feature_ensemble import FeatureEnsemble
 from fedcord.algorithms.oneshot.servers.iffi import IFFI
 from fedcord.algorithms.oneshot.servers.iffi_released import IFFIReleased
 from fedcord.algorithms.oneshot.servers.kronecker import factor_spec, kronecker_factors
-from fedcord.algorithms.oneshot.servers.logit_ensemble import LogitEnsemble
 from fedcord.algorithms.oneshot.servers.lpa import LPA, Posterior
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS, holding_data
+from fedcord.algorithms.oneshot.servers.output_ensemble import OutputEnsemble
 from fedcord.algorithms.oneshot.servers.param_avg import ParamAvg
-from fedcord.algorithms.oneshot.servers.prob_ensemble import ProbEnsemble
 from fedcord.algorithms.oneshot.servers.trainable_protos import PrototypeTraining, TrainableProtos
 from fedcord.core.contract import ClientId, Env
 from fedcord.core.examples import ClientData
@@ -149,8 +148,8 @@ _AGGREGATORS: Mapping[str, Callable[[Server], Aggregator]] = MappingProxyType(
         "feature_ensemble": _ensemble,
         "iffi": _iffi,
         "iffi_released": lambda s: IFFIReleased(_iffi(s)),
-        "prob_ensemble": lambda s: ProbEnsemble(s.weighting, s.ensemble_bn),
-        "logit_ensemble": lambda s: LogitEnsemble(s.weighting, s.ensemble_bn),
+        "prob_ensemble": lambda s: OutputEnsemble("probabilities", s.weighting, s.ensemble_bn),
+        "logit_ensemble": lambda s: OutputEnsemble("scores", s.weighting, s.ensemble_bn),
         "trainable_protos": lambda s: TrainableProtos(_ensemble(s), s.training),
         "lpa": lambda s: LPA(_average(s), s.posterior),
     }
