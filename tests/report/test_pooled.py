@@ -56,7 +56,20 @@ def test_shared_seeds_are_said(studies: Path) -> None:
     for seed in (0, 1):
         write_run(studies / "again", "moon", seed, 0.6 + seed / 10, partition_hash="xy"[seed])
     words = ("report", "low", "again", "--against", "fedavg", "--pooled", "all.md")
-    assert "share the seeds 0 and 1" in fedcord(*words, cwd=studies).stdout
+    assert "one data set share the seeds 0 and 1" in fedcord(*words, cwd=studies).stdout
+
+
+def test_equal_seeds_of_different_data_share_nothing(studies: Path) -> None:
+    for name, value in (("fedavg", 0.5), ("moon", 0.6)):
+        for seed in (0, 1):
+            config = {"dataset": "mnist"}
+            write_run(
+                studies / "other", name, seed, value + seed / 10, partition_hash="x", config=config
+            )
+    words = ("report", "low", "other", "--against", "fedavg", "--pooled", "all.md")
+    done = fedcord(*words, cwd=studies)
+    assert done.returncode == 0, done.stderr
+    assert "share the seeds" not in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from fedcord.core.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from fedcord.report.leaderboard import Leaderboard
+    from fedcord.report.overview import Overview
+    from fedcord.report.pooled import PooledAgainst
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="no report, but one table (.md) of --against NAME over all DIRs together, each a "
         "study of its own",
+    )
+    parser.add_argument(
+        "--overview",
+        type=Path,
+        metavar="FILE",
+        help="no report, but one table (.md) of every algorithm's accuracy in each DIR, with mean "
+        "ranks",
     )
     parser.add_argument(
         "--pareto",
@@ -71,7 +80,7 @@ def execute(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"no such folder: {', '.join(missing)}; name folders with runs.")
     asked = {
         f"--{name.replace('_', '-')}": getattr(arguments, name)
-        for name in ("against", "pareto", "feature_map")
+        for name in ("against", "overview", "pareto", "feature_map")
     }
     given = [name for name, value in asked.items() if value is not None]
     if len(given) > 1:
@@ -83,6 +92,8 @@ def execute(arguments: argparse.Namespace) -> None:
         if arguments.against is None:
             raise ConfigError("--pooled compares with one algorithm; name it: --against NAME.")
         _write_pooled(arguments.folders, arguments.against, arguments.pooled, arguments.json)
+    elif arguments.overview is not None:
+        _write_overview(arguments.folders, arguments.overview, arguments.json)
     elif arguments.feature_map is not None:
         _draw_feature_map(arguments)
     elif arguments.pareto is not None:
@@ -158,17 +169,32 @@ def _draw_pareto(folders: list[Path], figure: Path, as_json: bool) -> None:
 
 
 def _write_pooled(folders: list[Path], baseline: str, file: Path, as_json: bool) -> None:
-    from fedcord.report.files import write_output
     from fedcord.report.pooled import pooled_against
 
+    _check_table(file)
+    _write_table(pooled_against(*_side_by_side(folders), baseline), file, as_json)
+
+
+def _write_overview(folders: list[Path], file: Path, as_json: bool) -> None:
+    from fedcord.report.overview import overview
+
+    _check_table(file)
+    _write_table(overview(*_side_by_side(folders)), file, as_json)
+
+
+def _check_table(file: Path) -> None:
     if file.suffix.lower() != ".md":
         raise ConfigError(f"a table cannot be written to '{file.name}'; allowed ending: .md.")
-    pooled = pooled_against(*_side_by_side(folders), baseline)
-    write_output(file, pooled.to_markdown())
+
+
+def _write_table(table: PooledAgainst | Overview, file: Path, as_json: bool) -> None:
+    from fedcord.report.files import write_output
+
+    write_output(file, table.to_markdown())
     if as_json:
-        sys.stdout.write(json.dumps({**dataclasses.asdict(pooled), "table": str(file)}) + "\n")
+        sys.stdout.write(json.dumps({**dataclasses.asdict(table), "table": str(file)}) + "\n")
         return
-    sys.stdout.write(f"{pooled.to_markdown()}\nTable: {file}\n")
+    sys.stdout.write(f"{table.to_markdown()}\nTable: {file}\n")
 
 
 def _side_by_side(folders: list[Path]) -> tuple[list[Leaderboard], tuple[str, ...]]:

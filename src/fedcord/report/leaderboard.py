@@ -128,6 +128,11 @@ class Leaderboard:
         """The row with the highest mean."""
         return self.rows[0]
 
+    @property
+    def dataset(self) -> str:
+        """What everybody learnt."""
+        return str(self.best.runs[0].config.get("dataset"))
+
     def to_json(self) -> dict[str, Any]:
         """As values JSON can hold, unrounded; null where a number does not exist."""
         return {

@@ -51,7 +51,7 @@ def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = 
     titles = panel_titles(boards) if titles is None else titles
     fronts = [frontier(board) for board in boards]
     names = sorted({row.name for board in boards for row in board.rows})
-    is_shared = len({str(board.best.runs[0].config.get("dataset")) for board in boards}) == 1
+    is_shared = len({board.dataset for board in boards}) == 1
     with house_style():
         from matplotlib.figure import Figure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,6 +48,7 @@ class PooledAgainst:
         baseline: its name.
         accuracy: mean over studies of the baseline's mean accuracy.
         titles: [S] of the studies.
+        datasets: [S] of the studies.
         seeds: [S] of the studies.
         others: the comparisons.
         left_out: algorithms that are not in every study.
@@ -55,15 +57,17 @@ class PooledAgainst:
     baseline: str
     accuracy: float
     titles: tuple[str, ...]
+    datasets: tuple[str, ...]
     seeds: tuple[tuple[int, ...], ...]
     others: tuple[PooledVersus, ...]
     left_out: tuple[str, ...]
 
     @property
     def shared_seeds(self) -> tuple[int, ...]:
-        """Seeds that more than one study has: their data and first weights may be the same."""
-        every = [seed for own in self.seeds for seed in own]
-        return tuple(sorted({seed for seed in every if every.count(seed) > 1}))
+        """Seeds that several studies of one data set have: their examples may be the same."""
+        own = zip(self.datasets, self.seeds, strict=True)
+        uses = Counter((data, seed) for data, seeds in own for seed in seeds)
+        return tuple(sorted({seed for (_, seed), count in uses.items() if count > 1}))
 
     def to_markdown(self) -> str:
         """A pipe table with what it is below."""
@@ -99,8 +103,9 @@ class PooledAgainst:
         if self.shared_seeds:
             seeds = listed([str(seed) for seed in self.shared_seeds])
             notes.append(
-                f"Studies share the seeds {seeds}, so their data may overlap and intervals may be "
-                "too narrow; studies with seeds of their own (--seed) are independent."
+                f"Studies of one data set share the seeds {seeds}, so their data may overlap and "
+                "intervals may be too narrow; studies with seeds of their own (--seed) are "
+                "independent."
             )
         return "\n\n".join([table, *notes]) + "\n"
 
@@ -144,6 +149,7 @@ def pooled_against(
         name,
         float(np.mean([study[name].accuracy.mean for study in studies])),
         tuple(titles),
+        tuple(board.dataset for board in boards),
         tuple(board.seeds for board in boards),
         tuple(sorted(others, key=lambda own: -own.difference.mean)),
         tuple(sorted(set.union(*(set(study) for study in studies)) - everywhere)),
