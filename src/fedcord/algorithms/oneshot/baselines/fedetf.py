@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -72,6 +73,12 @@ class FedETF(SendsOnce):
         frame = simplex_frame(classes, classes, env.generator("frame"))
         start = super().init(env)
         return ServerState(shared={**start.shared, FRAME: frame})
+
+    @property
+    def client_settings(self) -> dict[str, Any]:
+        """What decides clients' work."""
+        own = {"procedure": "fedetf", "loss": self.loss, "scale": self.scale}
+        return {**super().client_settings, **own}
 
     def can_stack(self, task: Task) -> bool:
         """The fast path knows cross-entropy on plain scores only."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -72,6 +73,11 @@ class FedProtoOneShot(SendsOnce):
 
     def __post_init__(self) -> None:
         check_params(self)
+
+    @property
+    def client_settings(self) -> dict[str, Any]:
+        """What decides clients' work."""
+        return {**super().client_settings, "procedure": "cross-entropy once, class means"}
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """A model like the one sent, class means and counts."""

@@ -42,7 +42,7 @@ from fedcord.algorithms.oneshot.servers.ensemble import (
     pack,
     scores_of,
 )
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates, Work
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import check_params, param
@@ -85,6 +85,13 @@ class FENS:
     def rounds(self) -> int | None:
         """One for the models, then those of the aggregator."""
         return 1 + self.aggregator_rounds
+
+    def work(self, shared: Tensors, env: Env) -> Work | None:
+        """The models' training; without a holdout it is that of every method that sends models."""
+        if env.round > 0:
+            return None
+        held = {"holdout": self.holdout} if self.holdout > 0 else {}
+        return Work({**self._alone.client_settings, **held}, shared)
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, the same for every client."""

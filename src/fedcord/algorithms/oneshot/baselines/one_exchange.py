@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +18,10 @@ from fedcord.algorithms.model_exchange import (
     received_model,
 )
 from fedcord.algorithms.stacked_mlp import StacksTraining
-from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates
+from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates, Work
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
+from fedcord.core.params import plain
 from fedcord.core.task import tensors_of
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
 
@@ -57,13 +59,22 @@ class SendsOnce(StacksTraining, ABC):
     """The half of the contract that methods with one exchange of models have in common.
 
     A method is a final frozen dataclass that adds its parameters, `local` among them, and `fuse`
-    and `predict`.
+    and `predict`. One with another `client_update` has another `client_settings`, too.
     """
 
     @property
     def rounds(self) -> int | None:
         """One."""
         return 1
+
+    @property
+    def client_settings(self) -> dict[str, Any]:
+        """What decides clients' work; methods that only fuse differently do it once for all."""
+        return {"procedure": "cross-entropy once", "local": plain(self.local)}
+
+    def work(self, shared: Tensors, env: Env) -> Work | None:
+        """All that is received, and `client_settings`."""
+        return Work(self.client_settings, shared)
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, the same for every client."""

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -67,6 +68,12 @@ class OTFusion(SendsOnce):
 
     def __post_init__(self) -> None:
         check_params(self)
+
+    @property
+    def client_settings(self) -> dict[str, Any]:
+        """What decides clients' work."""
+        start = {} if self.start == "common" else {"start": self.start}
+        return {**super().client_settings, **start}
 
     def can_stack(self, task: Task) -> bool:
         """The fast path starts all clients from the same weights."""

@@ -1,0 +1,131 @@
+"""Algorithms that name the same client work send the same bits, so a study may do it once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.oneshot.baselines.coboosting import CoBoosting
+from fedcord.algorithms.oneshot.baselines.dense import Dense
+from fedcord.algorithms.oneshot.baselines.ensemble import Ensemble
+from fedcord.algorithms.oneshot.baselines.fedavg_oneshot import FedAvgOneShot
+from fedcord.algorithms.oneshot.baselines.feddf import FedDF
+from fedcord.algorithms.oneshot.baselines.fedetf import FedETF
+from fedcord.algorithms.oneshot.baselines.fedproto_oneshot import FedProtoOneShot
+from fedcord.algorithms.oneshot.baselines.fens import FENS
+from fedcord.algorithms.oneshot.baselines.one_exchange import SendsOnce, Uploads, predict_fused
+from fedcord.algorithms.oneshot.baselines.otfusion import OTFusion
+from fedcord.algorithms.registry import ALGORITHMS
+from fedcord.contract.registered import registered
+from fedcord.core.contract import Algorithm, ClientResult, Env, ServerState, SharesWork
+from fedcord.core.examples import ClientData
+from fedcord.core.params import param
+from fedcord.core.tensors import Tensors, hash_tensors
+from tests.federation import IMAGE, VECTOR, env, population
+
+SHORT = LocalSGD(epochs=2, batch_size=16, lr=0.1)
+SENDERS: list[Algorithm] = [
+    CoBoosting(local=SHORT),
+    Dense(local=SHORT),
+    Ensemble(local=SHORT),
+    FedAvgOneShot(local=SHORT),
+    FedDF(local=SHORT),
+    FENS(local=SHORT, holdout=0.0),
+    OTFusion(local=SHORT),
+]
+
+
+def first_work(algorithm: Algorithm, values: dict[str, object]) -> tuple[str, str] | None:
+    """The address and the bits of a client's first work; None where it is not shared."""
+    here = env(values, rounds=algorithm.rounds or 1).at(1)
+    shared = algorithm.init(here).shared
+    assert isinstance(algorithm, SharesWork)
+    work = algorithm.work(shared, here)
+    if work is None:
+        return None
+    address = json.dumps(work.settings, sort_keys=True) + hash_tensors(work.received)
+    update = algorithm.client_update(shared, {}, population(values).client(1), here).update
+    return address, hash_tensors(update.tensors) + str(update.weight)
+
+
+def disagreeing(methods: Mapping[str, Algorithm], values: dict[str, object]) -> list[set[str]]:
+    """Groups of methods that name the same work and do not do the same."""
+    bits: dict[str, set[str]] = defaultdict(set)
+    names: dict[str, set[str]] = defaultdict(set)
+    for name, algorithm in methods.items():
+        found = first_work(algorithm, values)
+        if found is not None:
+            names[found[0]].add(name)
+            bits[found[0]].add(found[1])
+    assert any(len(group) > 1 for group in names.values())
+    return [names[address] for address, found in bits.items() if len(found) > 1]
+
+
+def test_all_registered_algorithms_that_name_the_same_work_do_the_same() -> None:
+    every = {name: registered(name)[0] for name in ALGORITHMS}
+    sharing = {name: own for name, own in every.items() if isinstance(own, SharesWork)}
+    assert {"ensemble", "dense", "fens", "fedetf", "fafi", "accord"} <= sharing.keys()
+    assert disagreeing(sharing, VECTOR) == []
+
+
+@pytest.mark.parametrize("values", [VECTOR, IMAGE], ids=["mlp", "resnet"])
+def test_methods_that_send_models_share_one_training(values: dict[str, object]) -> None:
+    found = {first_work(method, values) for method in SENDERS}
+    assert len(found) == 1
+    assert found != {None}
+
+
+def test_other_work_has_another_address() -> None:
+    every: list[Algorithm] = [
+        FedAvgOneShot(local=SHORT),
+        FedAvgOneShot(local=dataclasses.replace(SHORT, lr=0.2)),
+        FENS(local=SHORT, holdout=0.2),
+        FENS(local=SHORT, holdout=0.4),
+        OTFusion(local=SHORT, start="own"),
+        FedETF(local=SHORT),
+        FedETF(local=SHORT, loss="cross_entropy"),
+        FedProtoOneShot(local=SHORT),
+    ]
+    found = [first_work(own, VECTOR) for own in every]
+    assert len({own[0] for own in found if own is not None}) == len(every)
+
+
+def test_only_the_models_of_fens_are_shared() -> None:
+    here = dataclasses.replace(env(rounds=3), round=1)
+    assert FENS(local=SHORT).work({}, here) is None
+
+
+@dataclass(frozen=True)
+class Careless(SendsOnce):
+    """Its clients do something else and it does not say so."""
+
+    local: LocalSGD = param(SHORT, "how clients train")
+
+    def client_update(
+        self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
+    ) -> ClientResult:
+        """Training that ends elsewhere."""
+        result = super().client_update(shared, memory, data, env)
+        moved = {name: tensor + 1 for name, tensor in result.update.tensors.items()}
+        return ClientResult(dataclasses.replace(result.update, tensors=moved))
+
+    def fuse(self, state: ServerState, uploads: Uploads, env: Env) -> dict[str, Tensor]:
+        """Nothing."""
+        return {"nothing": torch.zeros(1)}
+
+    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+        """Scores."""
+        return predict_fused(shared, inputs, env)
+
+
+def test_a_method_that_does_not_say_what_it_does_is_found() -> None:
+    methods = {"ensemble": Ensemble(local=SHORT), "careless": Careless()}
+    assert disagreeing(methods, VECTOR) == [{"ensemble", "careless"}]
