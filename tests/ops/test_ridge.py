@@ -152,6 +152,40 @@ def test_ridge_of_features_that_fit_everything_does_not_depend_on_rounding() -> 
     assert len(chosen) == 1
 
 
+@pytest.mark.parametrize("conflicts", [0, 2])
+def test_samples_that_occur_twice_do_not_make_a_perfect_fit_look_good(conflicts: int) -> None:
+    """More features than samples, noisy targets; by GCV alone all is fitted."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(100, 150, generator=generator, dtype=torch.float64)
+    truth = torch.randn(150, 3, generator=generator, dtype=torch.float64) / 12
+    y = x @ truth + torch.randn(100, 3, generator=generator, dtype=torch.float64)
+    twice = torch.cat([torch.arange(100), torch.arange(40)])
+    a, b = x[twice], y[twice].clone()
+    b[100 : 100 + conflicts] += 1
+    gram, square = a.T @ a, float((b**2).sum())
+    path = RidgePath.of(gram, a.T @ b, square, 140)
+    mean = float(gram.diagonal().mean())
+    alone = mean * min(GRID, key=lambda step: path.gcv(mean * step))
+    assert path.degrees(alone) > 0.95 * 100
+    chosen = choose_ridge(gram, a.T @ b, square, 140)
+    assert path.degrees(chosen) < 0.9 * 100
+    new = torch.randn(2000, 150, generator=generator, dtype=torch.float64)
+
+    def error(ridge: float) -> float:
+        weight, _ = solve_ridge(gram, a.T @ b, ridge)
+        return float(((new @ (weight - truth)) ** 2).sum())
+
+    assert error(chosen) < 0.9 * error(alone)
+
+
+def test_a_small_ridge_may_win_where_samples_are_many() -> None:
+    x, _ = data(400, 20, seed=4)
+    y = x @ torch.randn(20, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    gram = x.T @ x
+    chosen = choose_ridge(gram, x.T @ y, float((y**2).sum()), 400)
+    assert RidgePath.of(gram, x.T @ y, float((y**2).sum()), 400).degrees(chosen) > 0.9 * 20
+
+
 def test_ridge_of_zero_features_is_refused() -> None:
     zero = torch.zeros(3, 3, dtype=torch.float64)
     with pytest.raises(DataError, match="all features are zero"):

@@ -17,6 +17,10 @@ GRID = tuple(10 ** (step / 4) for step in range(-32, 9))
 ROUNDING = 1e-11
 """What is smaller relative to the largest is taken as zero."""
 
+RICH, NEARLY_ALL = 0.5, 0.9
+"""Features that fill more than this share of the samples' directions could fit nearly every sample;
+solutions that use more than this share of what they could are then left out."""
+
 
 def residual_sum(gram: Tensor, moment: Tensor, target_square: float, weight: Tensor) -> float:
     """Σ ||y − W'x||² over the samples behind the sums, exactly.
@@ -61,6 +65,11 @@ class RidgePath:
         unreachable = rest if rest > ROUNDING * target_square else 0.0
         return RidgePath(values, vectors, projected, unreachable, count)
 
+    @property
+    def rank(self) -> int:
+        """Directions in which there is any feature."""
+        return int((self.values > ROUNDING * self.values.max()).sum())
+
     def residual_sum(self, ridge: float) -> float:
         """Training squared error of the solution at `ridge`, without cancellation."""
         kept = self.values > ROUNDING * self.values.max()
@@ -87,12 +96,19 @@ def choose_ridge(gram: Tensor, moment: Tensor, target_square: float, count: floa
 
 
 def best_ridge(path: RidgePath) -> float:
-    """The ridge on the path with the best generalised cross-validation score."""
+    """The ridge on the path with the best generalised cross-validation score.
+
+    Where features could fit nearly every sample, ridges so small that they nearly do are left out.
+    A sample that occurs twice is a direction that costs no parameter and leaves no error, so with a
+    few such samples the score of a perfect fit is near zero, however bad it is for new samples.
+    """
     mean = float(path.values.sum()) / path.vectors.shape[0]
     if not mean > 0:
         raise DataError(
             "all features are zero, so no ridge can be chosen; set `ridge` to a number, or use "
             "other features."
         )
+    most = NEARLY_ALL * path.rank if path.rank > RICH * path.count else math.inf
     # a tie goes to the larger ridge: nothing is lost and the solve is better conditioned
-    return min((mean * step for step in reversed(GRID)), key=path.gcv)
+    ridges = [mean * step for step in reversed(GRID)]
+    return min((r for r in ridges if path.degrees(r) <= most), key=path.gcv, default=ridges[0])
