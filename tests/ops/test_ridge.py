@@ -178,6 +178,13 @@ def test_samples_that_occur_twice_do_not_make_a_perfect_fit_look_good(conflicts:
     assert error(chosen) < 0.9 * error(alone)
 
 
+def test_where_every_ridge_fits_nearly_all_the_largest_is_taken() -> None:
+    x, y = data(1, 2000)
+    gram = x.T @ x
+    mean = float(gram.diagonal().mean())
+    assert choose_ridge(gram, x.T @ y, 1.0, 1) == pytest.approx(mean * GRID[-1])
+
+
 def test_a_small_ridge_may_win_where_samples_are_many() -> None:
     x, _ = data(400, 20, seed=4)
     y = x @ torch.randn(20, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import tomli_w
 
+from tests.cli.command import fedcord
+
 StudyWriter = Callable[..., Path]
 
 
@@ -125,3 +127,25 @@ def no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the optional extra were not installed; also what tests without figures save time by."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+
+
+def write_studies(
+    folder: Path, studies: Mapping[str, Mapping[str, Sequence[float]]], first_seeds: Sequence[int]
+) -> Path:
+    """Finished studies of different partitions: by name and algorithm the accuracy of each seed."""
+    for place, (study, methods) in enumerate(studies.items()):
+        for name, values in methods.items():
+            for seed, value in enumerate(values, start=first_seeds[place]):
+                config = {"partition": f"dirichlet:0.{place + 1}"}
+                hashed = f"{study}-{seed}"
+                write_run(folder / study, name, seed, value, partition_hash=hashed, config=config)
+    return folder
+
+
+def assert_refused(words: Sequence[str], said: str, folder: Path) -> None:
+    """`fedcord report` ends with exit code 2, says so, and leaves nothing behind."""
+    before = set(folder.rglob("*"))
+    done = fedcord("report", *words, cwd=folder)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+    assert set(folder.rglob("*")) == before

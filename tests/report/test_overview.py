@@ -7,7 +7,7 @@ import pytest
 
 from fedcord.statistics import mean_interval
 from tests.cli.command import fedcord
-from tests.report.conftest import write_run
+from tests.report.conftest import assert_refused, write_studies
 
 STUDIES = {
     "one": {"a": [0.50, 0.55, 0.60], "b": [0.60, 0.66, 0.69], "c": [0.4, 0.4, 0.4]},
@@ -19,14 +19,7 @@ STUDIES = {
 @pytest.fixture
 def studies(tmp_path: Path) -> Path:
     """Three finished studies; "a" and "b" tie in the third, "only" is in no other."""
-    for place, (study, methods) in enumerate(STUDIES.items()):
-        for name, values in methods.items():
-            for seed, value in enumerate(values):
-                config = {"partition": f"dirichlet:0.{place + 1}"}
-                hashed = f"{study}-{seed}"
-                folder = tmp_path / study
-                write_run(folder, name, seed, value, partition_hash=hashed, config=config)
-    return tmp_path
+    return write_studies(tmp_path, STUDIES, first_seeds=(0, 0, 0))
 
 
 def test_cells_are_intervals_of_single_studies_and_ties_share_ranks(studies: Path) -> None:
@@ -66,8 +59,4 @@ def test_the_table_marks_the_best_of_every_study(studies: Path) -> None:
     ],
 )
 def test_mistakes_are_told_and_leave_nothing(words: list[str], said: str, studies: Path) -> None:
-    before = set(studies.rglob("*"))
-    done = fedcord("report", *words, cwd=studies)
-    assert done.returncode == 2
-    assert said in " ".join(done.stderr.split())
-    assert set(studies.rglob("*")) == before
+    assert_refused(words, said, studies)

@@ -8,7 +8,7 @@ import pytest
 
 from fedcord.statistics import stratified_difference
 from tests.cli.command import fedcord
-from tests.report.conftest import write_run
+from tests.report.conftest import assert_refused, write_run, write_studies
 
 STUDIES = {
     "low": {"fedavg": [0.50, 0.55, 0.60], "moon": [0.60, 0.66, 0.69], "only": [0.1, 0.2, 0.3]},
@@ -19,14 +19,7 @@ STUDIES = {
 @pytest.fixture
 def studies(tmp_path: Path) -> Path:
     """Two finished studies with seeds of their own."""
-    for place, (study, methods) in enumerate(STUDIES.items()):
-        for name, values in methods.items():
-            for seed, value in enumerate(values, start=3 * place):
-                config = {"partition": f"dirichlet:0.{place + 1}"}
-                hashed = f"{study}-{seed}"
-                folder = tmp_path / study
-                write_run(folder, name, seed, value, partition_hash=hashed, config=config)
-    return tmp_path
+    return write_studies(tmp_path, STUDIES, first_seeds=(0, 3))
 
 
 def test_the_table_has_each_study_and_all_together(studies: Path) -> None:
@@ -82,8 +75,4 @@ def test_equal_seeds_of_different_data_share_nothing(studies: Path) -> None:
     ],
 )
 def test_mistakes_are_told_and_leave_nothing(words: list[str], said: str, studies: Path) -> None:
-    before = set(studies.rglob("*"))
-    done = fedcord("report", *words, cwd=studies)
-    assert done.returncode == 2
-    assert said in " ".join(done.stderr.split())
-    assert set(studies.rglob("*")) == before
+    assert_refused(words, said, studies)

@@ -68,12 +68,11 @@ class RidgePath:
     @property
     def rank(self) -> int:
         """Directions in which there is any feature."""
-        return int((self.values > ROUNDING * self.values.max()).sum())
+        return int(self._kept.sum())
 
     def residual_sum(self, ridge: float) -> float:
         """Training squared error of the solution at `ridge`, without cancellation."""
-        kept = self.values > ROUNDING * self.values.max()
-        values, projected = self.values[kept, None], self.projected[kept]
+        values, projected = self.values[self._kept, None], self.projected[self._kept]
         missed = ridge**2 / (values * (values + ridge) ** 2)
         return self.unreachable + float((projected**2 * missed).sum())
 
@@ -85,6 +84,11 @@ class RidgePath:
         """Generalised cross-validation score N·RSS / (N − degrees)²; smaller is better."""
         free = self.count - self.degrees(ridge)
         return self.count * self.residual_sum(ridge) / free**2 if free > 0 else math.inf
+
+    @property
+    def _kept(self) -> Tensor:
+        """[R] bool: eigenvalues that are more than rounding."""
+        return self.values > ROUNDING * self.values.max()
 
 
 def choose_ridge(gram: Tensor, moment: Tensor, target_square: float, count: float) -> float:
