@@ -60,3 +60,11 @@ def test_the_table_marks_the_best_of_every_study(studies: Path) -> None:
 )
 def test_mistakes_are_told_and_leave_nothing(words: list[str], said: str, studies: Path) -> None:
     assert_refused(words, said, studies)
+
+
+def test_studies_without_a_common_algorithm_have_no_ranks(tmp_path: Path) -> None:
+    apart = {"one": {"a": [0.5, 0.6]}, "two": {"b": [0.7, 0.8]}}
+    write_studies(tmp_path, apart, first_seeds=(0, 0))
+    done = fedcord("report", *apart, "--overview", "all.md", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "| a | **55.0** ± 63.5 | – | – | – |" in done.stdout
