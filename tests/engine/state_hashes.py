@@ -1,0 +1,67 @@
+"""The table of record: the bits every registered method ends with on a few digits.
+
+A change inside the engines must bring out every hash again; a change of a method shows as a
+changed row. `python -m tests.engine.state_hashes` writes the table, with `--engine NAME` it
+compares another engine with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from fedcord.algorithms.registry import ALGORITHMS
+from fedcord.contract.registered import registered
+from fedcord.core.params import plain
+from fedcord.experiment.load import load_config
+from fedcord.experiment.run import Place, run
+
+TABLE = Path(__file__).with_suffix(".json")
+
+
+def machine() -> str:
+    """What decides the last bits beside the code: the build of PyTorch and the processor's kind."""
+    return f"torch {torch.__version__.split('+')[0]}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def state_hash(name: str, engine: str) -> str:
+    """Of a short run: 300 digits, four clients, few steps."""
+    algorithm, _ = registered(name)
+    config = load_config(
+        {
+            "algorithm": name,
+            "dataset": "digits",
+            "partition": "dirichlet:0.5",
+            "subset": 300,
+            "clients": 4,
+            "seed": 3,
+            "rounds": 2 if algorithm.rounds is None else None,
+            "params": plain(algorithm),
+        }
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        result = run(config, Place(Path(folder) / "run", engine))
+    return str(result["state_hash"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--engine", default=None)
+    engine = parser.parse_args().engine
+    if engine is None:
+        hashes = {name: state_hash(name, "sequential") for name in ALGORITHMS}
+        TABLE.write_text(json.dumps({"machine": machine(), "hashes": hashes}, indent=1) + "\n")
+        return
+    recorded = json.loads(TABLE.read_text())["hashes"]
+    for name in ALGORITHMS:
+        same = state_hash(name, engine) == recorded.get(name)
+        sys.stdout.write(f"{'equal  ' if same else 'CHANGED'} {name}\n")
+
+
+if __name__ == "__main__":
+    main()
