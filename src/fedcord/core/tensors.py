@@ -75,7 +75,7 @@ def hash_tensors(tensors: Tensors) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        digest.update(raw_bytes(tensor))
+        digest.update(raw_bytes(tensor).data)
     return digest.hexdigest()
 
 
