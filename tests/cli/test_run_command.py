@@ -1,20 +1,28 @@
 """The command line as a user meets it."""
 
+import argparse
+import ctypes
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedcord.algorithms.registry import ALGORITHMS
-from fedcord.core.errors import unknown_name
+from fedcord.cli.flags import workers_from
+from fedcord.core.errors import DataError, unknown_name
+from fedcord.data.dataset import Dataset, Split
+from fedcord.experiment import api
 from tests.cli.command import FEDCORD, fedcord, fedcord_process, result_of
 
+INTERRUPTED = "interrupted; the same command with --resume goes on.\n"
 SMALL = ["--clients", "5", "--rounds", "2"]
 
 
@@ -61,6 +69,85 @@ def test_a_killed_run_resumes_to_the_same_result(tmp_path: Path) -> None:
     again = fedcord(*words, "--out", "cut", "--resume", "--json", cwd=tmp_path)
     assert json.loads(again.stdout) == resumed
     assert "finished already; nothing to do" in again.stderr
+
+
+def test_ctrl_c_with_workers_is_one_line_and_can_be_resumed(tmp_path: Path) -> None:
+    words = ["run", "fedavg", "--clients", "8", "--rounds", "20", "--model", "cnn:4-8,fc=16"]
+    words += ["--subset", "800", "--out", "cut", "--json"]
+    run = subprocess.Popen(
+        [*FEDCORD, *words, "--engine", "processes", "--workers", "2"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    metrics = tmp_path / "cut" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not (metrics.exists() and metrics.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+        assert run.poll() is None, "the run ended before it could be interrupted"
+    os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to everyone in the group
+    _, said = run.communicate(timeout=120)
+    assert (run.returncode, said) == (130, INTERRUPTED)
+    resumed = result_of(*words, "--resume", cwd=tmp_path)
+    whole = result_of(*words, "--out", "whole", cwd=tmp_path)
+    assert resumed["state_hash"] == whole["state_hash"]
+
+
+def test_a_note_says_that_fewer_workers_are_started(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 5}, raising=False)
+    given = argparse.Namespace(engine="processes", workers=1000, quiet=False)
+    workers_from(given)
+    assert "note: --workers 1000: there are 3 cores" in capsys.readouterr().err
+    for workers in (None, 3):
+        workers_from(argparse.Namespace(engine="processes", workers=workers, quiet=False))
+    assert capsys.readouterr().err == ""
+
+
+def test_no_workers_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    words = ["--clients", "2", "--engine", "processes", "--workers", "0"]
+    refused = fedcord("run", "afl", *words, "--out", "a", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "workers = 0: must be at least 1" in refused.stderr
+    assert not (tmp_path / "a").exists()
+
+
+def test_only_the_command_line_changes_how_memory_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed: list[tuple[int, int]] = []
+    real = ctypes.CDLL
+
+    def opened(name: str | None, **how: Any) -> Any:
+        told = SimpleNamespace(mallopt=lambda option, value: changed.append((option, value)))
+        return told if name is None else real(name, **how)
+
+    monkeypatch.setattr(ctypes, "CDLL", opened)
+    api.run("afl", clients=2, subset=60, out=tmp_path / "called")
+    assert changed == []
+    result_of("run", "afl", "--clients", "2", "--subset", "60", cwd=tmp_path)
+    assert len(changed) == 3
+
+
+@pytest.mark.parametrize("algorithm", ["afl", "apfl", "safle", "fedhip", "accord"])
+def test_a_single_client_is_enough(algorithm: str, tmp_path: Path) -> None:
+    few = ["--subset", "100", "--partition", "iid", "--model", "mlp:8"]
+    if algorithm == "accord":
+        result_of("run", "accord", "--clients", "1", *few, "--set", "local.epochs=1", cwd=tmp_path)
+        return
+    result_of("run", algorithm, "--clients", "1", *few, cwd=tmp_path)
+    result_of("run", algorithm, "--clients", "4", "--participation", "0.2", *few, cwd=tmp_path)
+
+
+def test_data_without_a_test_part_is_refused(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    train = Split(vectors, np.arange(20) % 2)
+    mine = Dataset("mine", "vector", train, Split(vectors[:0], np.arange(0)), ("a", "b"))
+    with pytest.raises(DataError, match="'mine' has no test examples"):
+        api.run("fedavg", dataset=mine, partition="iid", clients=2, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_resume_without_a_folder_finds_the_run(tmp_path: Path) -> None:

@@ -45,6 +45,29 @@ def test_tensors_that_share_memory_are_sent_apart() -> None:
     assert torch.equal(back["a"], back["b"])
 
 
+ODD_STRIDES = {
+    "one number": torch.arange(9.0).as_strided((1,), (7,), 3),
+    "one matrix": torch.arange(9.0).as_strided((1, 1), (9, 5), 3),
+    "nothing": torch.zeros(4).as_strided((0,), (9,)),
+    "no rows": torch.zeros(4).as_strided((0, 3), (9, 5)),
+    "no columns": torch.zeros(4).as_strided((3, 0), (7, 2)),
+}
+
+
+@pytest.mark.parametrize("case", ODD_STRIDES)
+def test_one_element_or_none_is_hashed_whatever_its_strides(case: str) -> None:
+    odd = ODD_STRIDES[case]
+    plain = torch.tensor(odd.tolist()).reshape(odd.shape)
+    assert odd.stride() != plain.stride()
+    assert hash_tensors({"x": odd}) == hash_tensors({"x": plain})
+    assert encode({"x": odd}) == encode({"x": plain})
+
+
+def test_hashes_are_those_of_stored_runs() -> None:
+    known = "7c980b8956c5e0729be1c249eb4ca9e9b625571d24d1a6c4b1e9f7a39197d18a"
+    assert hash_tensors(SAMPLE) == known
+
+
 def test_the_hash_sees_every_difference() -> None:
     hashes = {
         hash_tensors(SAMPLE),

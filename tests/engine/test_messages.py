@@ -9,9 +9,11 @@ from fedcord.core.tensors import hash_tensors
 from fedcord.engine.messages import (
     pack,
     pack_answer,
+    pack_answers,
     pack_job,
     unpack,
     unpack_answer,
+    unpack_answers,
     unpack_job,
 )
 from fedcord.engine.visit import Job, Refusal
@@ -34,9 +36,61 @@ def test_jobs_and_answers_survive_the_wire() -> None:
     assert hash_tensors(kept) == hash_tensors(memory)
 
 
+def _answers(*rows: int) -> list[tuple[Update | Refusal, dict[str, torch.Tensor]]]:
+    return [
+        (Update({"w": torch.full((n, 2), float(k))}, k, {"loss": k / 3}), {"kept": torch.tensor(k)})
+        for k, n in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "stacked"),
+    [
+        (_answers(3, 3, 3), True),
+        (_answers(3, 1, 0), False),  # such as prototypes of the classes each one holds
+        ([*_answers(3, 3), (Refusal("client 2: no"), {})], False),
+        (_answers(3), False),
+        (_answers(0, 0), True),
+        ([(Update({}, 1.0), {})] * 2, True),
+        ([], False),
+    ],
+)
+def test_many_answers_are_one_message(
+    answers: list[tuple[Update | Refusal, dict[str, torch.Tensor]]], stacked: bool
+) -> None:
+    message = pack_answers(answers)
+    assert unpack(message)[0]["stacked"] is stacked
+    found = unpack_answers(message, len(answers))
+    for (answer, memory), (one, kept) in zip(answers, found, strict=True):
+        assert hash_tensors(kept) == hash_tensors(memory)
+        if isinstance(answer, Refusal):
+            assert one == answer
+        else:
+            assert isinstance(one, Update)
+            assert (one.weight, one.metrics) == (answer.weight, answer.metrics)
+            assert hash_tensors(one.tensors) == hash_tensors(answer.tensors)
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ({}, "does not hold the 2 answers"),
+        ({"answers": [{}]}, "does not hold the 2 answers"),
+        ({"answers": 7}, "does not hold the 2 answers"),
+        ({"answers": [3, None], "stacked": True}, "does not hold 2 of each tensor"),
+        ({"answers": [{}, {}], "stacked": False}, "which begins with no number"),
+    ],
+)
+def test_messages_of_many_answers_are_checked(header: dict[str, object], words: str) -> None:
+    with pytest.raises(ProtocolError, match=words):
+        unpack_answers(pack(header, TENSORS), 2)
+    with pytest.raises(ProtocolError, match="an answer's header is incomplete"):
+        unpack_answers(pack({"answers": [3]}, {}), 1)
+
+
 @given(st.binary(max_size=300))
 def test_random_bytes_are_refused_never_a_crash(data: bytes) -> None:
-    for reader in (unpack, unpack_job, unpack_answer):
+    for reader in (unpack, unpack_job, unpack_answer, lambda data: unpack_answers(data, 1)):
         with pytest.raises(ProtocolError, match=r"."):
             reader(data)
 

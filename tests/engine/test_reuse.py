@@ -1,6 +1,5 @@
 """Clients' work taken from a folder instead of done again."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from fedcord.cli.main import main
 from fedcord.core.errors import DataError
+from fedcord.engine.reuse import CHECKSUM, TAIL, _checksum, _tail
 from fedcord.engine.sequential import SequentialExecutor
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
@@ -100,8 +100,8 @@ def test_only_what_is_missing_is_done(tmp_path: Path, visits: list[int]) -> None
 def test_time_is_what_the_work_took_when_it_was_done(tmp_path: Path) -> None:
     fafi(tmp_path, "first", reuse=True)
     for path in (tmp_path / "work").iterdir():
-        content = path.read_bytes()
-        path.write_bytes(content[:-64] + json.dumps({"seconds": 100.0}).encode().ljust(64))
+        content = path.read_bytes()[: -TAIL - CHECKSUM] + _tail(100.0)
+        path.write_bytes(content + _checksum(path, content))
     again = fafi(tmp_path, "again", reuse=True)
     assert again["seconds"] >= 600  # three clients, two rounds
 
@@ -119,6 +119,42 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     broken.write_bytes(broken.read_bytes()[:40])
     with pytest.raises(DataError, match=broken.name):
         fafi(tmp_path, "again", reuse=True)
+
+
+def test_one_flipped_bit_is_not_believed(tmp_path: Path) -> None:
+    fafi(tmp_path, "first", reuse=True)
+    broken = next(iter((tmp_path / "work").iterdir()))
+    content = bytearray(broken.read_bytes())
+    content[len(content) // 2] ^= 1  # some weight
+    broken.write_bytes(content)
+    with pytest.raises(DataError, match=f"{broken.name}.*checksum is wrong.*delete it"):
+        fafi(tmp_path, "again", reuse=True)
+
+
+def test_a_file_under_anothers_name_is_not_believed(tmp_path: Path) -> None:
+    fafi(tmp_path, "first", reuse=True)
+    one, other, *_ = (tmp_path / "work").iterdir()
+    one.write_bytes(other.read_bytes())
+    with pytest.raises(DataError, match=f"{one.name}.*checksum is wrong"):
+        fafi(tmp_path, "again", reuse=True)
+
+
+def test_other_threads_do_the_work_anew(tmp_path: Path, visits: list[int]) -> None:
+    fafi(tmp_path, "first", reuse=True)
+    del visits[:]
+    config = load_config({**SETTINGS, "threads": 2})
+    run(config, Place(tmp_path / "other", reuse=tmp_path / "work"))
+    assert set(visits) == {0, 1, 2}
+
+
+def test_another_version_does_the_work_anew(
+    tmp_path: Path, visits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fafi(tmp_path, "first", reuse=True)
+    del visits[:]
+    monkeypatch.setattr("fedcord.experiment.run.versions", lambda: {"fedcord": "0.0.0"})
+    fafi(tmp_path, "other", reuse=True)
+    assert set(visits) == {0, 1, 2}
 
 
 def test_a_file_in_place_of_the_folder_is_refused(

@@ -6,7 +6,7 @@ import torch
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.core.contract import ServerState, Update
-from fedcord.core.errors import ConfigError, NumericalError
+from fedcord.core.errors import ConfigError, DataError, NumericalError
 from fedcord.core.examples import ClientData
 from fedcord.core.tensors import hash_tensors, num_bytes
 from fedcord.engine.population import Population
@@ -177,6 +177,8 @@ def test_sampling_depends_on_seed_and_round_only() -> None:
     assert len({tuple(d) for d in draws.values()}) > 5
     assert sample_clients(0, 4, eligible, 3) == draws[4]
     assert any(sample_clients(1, r, eligible, 3) != draws[r] for r in range(20))
+    with pytest.raises(DataError, match="no client holds training examples"):
+        sample_clients(0, 0, [], 1)
     assert sample_clients(0, 0, eligible, 6) == eligible
     with pytest.raises(ConfigError, match="cannot sample 7 clients; 6 of them hold data"):
         sample_clients(0, 0, eligible, 7)

@@ -192,9 +192,26 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (path,) = tmp_path.iterdir()
     with pytest.raises(DataError, match=r"features are \[3, 1\].*delete it"):
         FeatureStore(tmp_path, 5, _pixel_sums).features(inputs)
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(DataError, match="delete it, and what it held is computed again"):
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1  # a bit of a feature, which is as good a number as before
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"its checksum.*delete it, and what it held is computed"):
         FeatureStore(tmp_path, 1, _pixel_sums).features(inputs)
+    path.unlink()
+    found = FeatureStore(tmp_path, 1, _pixel_sums).features(inputs)
+    assert torch.equal(found, _pixel_sums(inputs))
+
+
+@pytest.mark.usefixtures("keep_all")
+def test_files_of_older_versions_carry_no_checksum_and_are_not_read(tmp_path: Path) -> None:
+    inputs = torch.arange(6, dtype=torch.uint8).view(3, 2)
+    FeatureStore(tmp_path, 1, _pixel_sums).features(inputs)
+    (path,) = tmp_path.iterdir()
+    path.rename(tmp_path / "0123456789abcdef.safetensors")
+    todo: list[int] = []
+    store = FeatureStore(tmp_path, 1, _pixel_sums)
+    store.features(inputs, lambda done, total: todo.append(total))
+    assert set(todo) == {3}
 
 
 def test_features_go_to_the_first_folder_that_can_be_written(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from
+from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from, workers_from
 from fedcord.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> None:
         root,
         arguments.engine,
         arguments.resume,
-        arguments.workers,
+        workers_from(arguments),
         arguments.data_dir,
         arguments.download,
         arguments.reuse,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,9 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="E",
         help="sequential, processes (fastest for long runs) or wire (strict test)",
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: cores)")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes (default and at most: cores)"
+    )
     parser.add_argument(
         "--reuse",
         type=Path,
@@ -81,6 +84,21 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
     """Flags for programs and for quiet people."""
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+
+
+def workers_from(arguments: argparse.Namespace) -> int | None:
+    """The number of workers as given, with a note if fewer will do."""
+    from fedcord.engine.processes import worker_count
+
+    asked: int | None = arguments.workers
+    if arguments.engine == "processes" and asked is not None and not arguments.quiet:
+        started = worker_count(asked)
+        if started < asked:
+            sys.stderr.write(
+                f"note: --workers {asked}: there are {started} cores to work on, so {started} "
+                "are started.\n"
+            )
+    return asked
 
 
 def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:

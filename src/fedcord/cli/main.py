@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from fedcord import __version__
 from fedcord.core.errors import ConfigError, FedcordError, NumericalError, ProtocolError
+from fedcord.engine.memory import keep_freed_memory
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -58,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     sys.path.insert(0, "")  # `module:Class` finds a user's own algorithm in the current folder
     command = importlib.import_module(f"fedcord.cli.{COMMANDS[arguments.command][0]}")
+    keep_freed_memory()  # here and nowhere else: a library leaves its caller's process as it is
     try:
         command.execute(arguments)
     except (NumericalError, ProtocolError) as error:

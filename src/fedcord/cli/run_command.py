@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from
+from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from, workers_from
 
 RUNS = Path("runs")
 
@@ -37,7 +37,7 @@ def execute(arguments: argparse.Namespace) -> None:
         out,
         arguments.engine,
         arguments.resume,
-        arguments.workers,
+        workers_from(arguments),
         arguments.data_dir,
         arguments.download,
         arguments.reuse,

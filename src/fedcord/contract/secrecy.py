@@ -11,7 +11,7 @@ from torch import Tensor
 from fedcord.contract.compare import difference
 from fedcord.contract.subject import Subject
 from fedcord.core.contract import Probes
-from fedcord.core.tensors import Tensors, encode
+from fedcord.core.tensors import Tensors, encode, raw_bytes
 
 
 def nothing_leaks(subject: Subject) -> Iterator[str]:
@@ -79,5 +79,4 @@ def _as_bytes(tensor: Tensor) -> Iterator[bytes]:
     if tensor.is_floating_point():
         types |= {torch.float32, torch.float64}
     for dtype in types:
-        flat = tensor.detach().to(dtype).contiguous().reshape(-1)
-        yield flat.view(torch.uint8).numpy().tobytes()
+        yield raw_bytes(tensor.to(dtype)).tobytes()

@@ -8,12 +8,14 @@ Every byte that arrives is checked before use.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import torch
 
 from fedcord.core.contract import Update
 from fedcord.core.errors import ProtocolError
-from fedcord.core.tensors import Tensors, decode, encode, prefixed, select
+from fedcord.core.tensors import Tensors, decode, encode, prefixed, select, spec_of
 from fedcord.engine.visit import Answer, Job, Refusal
 
 LENGTH_BYTES = 8
@@ -69,19 +71,74 @@ def unpack_job(data: bytes) -> Job:
 
 def pack_answer(answer: Answer, memory: Tensors) -> bytes:
     """An answer together with the memory the client keeps."""
-    if isinstance(answer, Refusal):
-        return pack({"refusal": answer.reason}, prefixed("memory", memory))
-    header = {"weight": answer.weight, "metrics": dict(answer.metrics)}
-    return pack(header, {**prefixed("update", answer.tensors), **prefixed("memory", memory)})
+    return pack(*_parts(answer, memory))
 
 
 def unpack_answer(data: bytes) -> tuple[Answer, dict[str, Any]]:
     """The inverse of `pack_answer`."""
+    return _answer(*unpack(data))
+
+
+def pack_answers(answers: Sequence[tuple[Answer, Tensors]]) -> bytes:
+    """Many clients' answers; tensors that are alike in all are stacked, as each has a price."""
+    parts = [_parts(answer, memory) for answer, memory in answers]
+    specs = [spec_of(tensors) for _, tensors in parts]
+    header = {
+        "answers": [header for header, _ in parts],
+        "stacked": len(parts) > 1 and all(spec == specs[0] for spec in specs),
+    }
+    if header["stacked"]:
+        stacks = {name: torch.stack([own[name] for _, own in parts]) for name in specs[0]}
+        return pack(header, stacks)
+    return pack(header, numbered({k: own for k, (_, own) in enumerate(parts)}))
+
+
+def unpack_answers(data: bytes, count: int) -> list[tuple[Answer, dict[str, Any]]]:
+    """The inverse of `pack_answers`, which must have been given `count` of them."""
     header, tensors = unpack(data)
+    headers = header.get("answers")
+    if not isinstance(headers, list) or len(headers) != count:
+        raise ProtocolError(f"a message does not hold the {count} answers that were asked for.")
+    if not header.get("stacked"):
+        own = by_number(tensors)
+        return [_answer(values, own.get(k, {})) for k, values in enumerate(headers)]
+    if any(stack.shape[:1] != (count,) for stack in tensors.values()):
+        raise ProtocolError(f"a message does not hold {count} of each tensor.")
+    # copies: whoever keeps one client's tensors does not keep the others' too
+    return [
+        _answer(values, {name: stack[k].clone() for name, stack in tensors.items()})
+        for k, values in enumerate(headers)
+    ]
+
+
+def numbered(owned: Mapping[int, Tensors]) -> dict[str, Any]:
+    """Several owners' tensors, each under its owner's number."""
+    return {f"{k}.{name}": tensor for k, own in owned.items() for name, tensor in own.items()}
+
+
+def by_number(tensors: Tensors) -> dict[int, dict[str, Any]]:
+    """The inverse of `numbered`, but for owners of nothing."""
+    owned: dict[int, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        number, _, rest = name.partition(".")
+        if not number.isdecimal():
+            raise ProtocolError(f"a message holds {name}, which begins with no number.")
+        owned.setdefault(int(number), {})[rest] = tensor
+    return owned
+
+
+def _parts(answer: Answer, memory: Tensors) -> tuple[dict[str, Any], dict[str, Any]]:
+    if isinstance(answer, Refusal):
+        return {"refusal": answer.reason}, prefixed("memory", memory)
+    header = {"weight": answer.weight, "metrics": dict(answer.metrics)}
+    return header, {**prefixed("update", answer.tensors), **prefixed("memory", memory)}
+
+
+def _answer(header: Mapping[str, Any], tensors: Tensors) -> tuple[Answer, dict[str, Any]]:
     memory = select(tensors, "memory")
-    if "refusal" in header:
-        return Refusal(str(header["refusal"])), memory
     try:
+        if "refusal" in header:
+            return Refusal(str(header["refusal"])), memory
         metrics = {str(k): float(v) for k, v in header["metrics"].items()}
         weight = float(header["weight"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -2,12 +2,14 @@
 
 The data is written once to a file without a name that workers inherit and map into memory, so that
 nothing is left behind however and whenever the run ends. A round sends the shared tensors to each
-worker once; then workers take visits one at a time, the largest first within a window that bounds
-how many answers wait for their turn, and answers leave in client order.
+worker once; then workers take visits, the largest first within a window that bounds how many
+answers wait for their turn, and answers leave in client order. Short visits travel together, many
+in one message, since a message costs as much as training a small client does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import json
 import os
@@ -15,7 +17,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TypeVar
@@ -27,20 +31,71 @@ from fedcord.core.tensors import Tensors, num_bytes
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.evaluation import BATCH, Evaluation
 from fedcord.engine.memory import KEEP_FREED_MEMORY
-from fedcord.engine.messages import pack, pack_job, unpack, unpack_answer
+from fedcord.engine.messages import pack, pack_job, unpack, unpack_answers
 from fedcord.engine.population import Population
 from fedcord.engine.shared_block import write_block
 from fedcord.engine.visit import Answer, Job, remember, stacks
-from fedcord.engine.worker import FAILURE, JOB, evaluation_request, visit_request
+from fedcord.engine.worker import FAILURE, JOB, Shard, evaluation_request, visit_request
 
 WINDOW_BYTES = 256 * 2**20
 """Answers that may wait for their turn, estimated from the size of the shared tensors."""
 
 UNITS_PER_WORKER = 3
 """Stacks each worker gets at least, so that a large one does not leave the others idle."""
+
+MESSAGE_SECONDS = 0.03
+"""Work in one message, as far as earlier ones tell; a single visit may take longer."""
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **KEEP_FREED_MEMORY}
 
+START = str(Path(__file__).with_name("start_worker.py"))
+
 T = TypeVar("T")
+
+
+def worker_count(asked: int | None) -> int:
+    """How many workers are started: one per core at most, which is also the default.
+
+    More would only take turns, and each needs memory and seconds to start.
+    """
+    available = getattr(os, "sched_getaffinity", None)  # fewer than there are, in a container
+    cores = len(available(0)) if available else os.cpu_count() or 1
+    if asked is None:
+        return cores
+    if asked < 1:
+        raise errors.ConfigError(
+            f"workers = {asked}: must be at least 1; leave it out for {cores}."
+        )
+    return min(asked, cores)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A message to a worker: the units it carries and when it left."""
+
+    units: list[int]
+    at: float
+
+
+@dataclass
+class _Pace:
+    """How fast work is done, which decides how much of it a message carries."""
+
+    cost: int = 0
+    seconds: float = 0.0
+
+    def add(self, cost: int, seconds: float) -> None:
+        self.cost, self.seconds = self.cost + cost, self.seconds + seconds
+
+    def take(self, waiting: list[tuple[int, int]], workers: int) -> list[int]:
+        """Units for one message from the heap, leaving enough for the other workers."""
+        most = max(1, len(waiting) // (UNITS_PER_WORKER * workers))
+        room = MESSAGE_SECONDS * self.cost / self.seconds if self.seconds else 0.0
+        units: list[int] = []
+        while waiting and len(units) < most and (not units or -waiting[0][0] <= room):
+            cost, unit = heapq.heappop(waiting)
+            units.append(unit)
+            room += cost
+        return units
 
 
 class ProcessesExecutor:
@@ -57,7 +112,7 @@ class ProcessesExecutor:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         try:
-            self._start(blueprint, workers or os.cpu_count() or 1)
+            self._start(blueprint, worker_count(workers))
         except BaseException:
             self.close()
             raise
@@ -74,16 +129,19 @@ class ProcessesExecutor:
         per_unit = max(1, num_bytes(job.shared)) * max(map(len, units), default=1)
         window = max(2 * len(self._connections), WINDOW_BYTES // per_unit)
 
-        def request(unit: int) -> bytes:
-            return visit_request(units[unit], self.memories)
+        def request(chosen: Sequence[int]) -> bytes:
+            return visit_request([units[unit] for unit in chosen], self.memories)
 
-        def receive(connection: Connection, unit: int) -> list[tuple[ClientId, Answer]]:
-            answers = []
-            for client in units[unit]:
-                answer, memory = unpack_answer(self._read(connection))
-                remember(self.memories, client, memory)
-                answers.append((client, answer))
-            return answers
+        def receive(chosen: Sequence[int], body: bytes) -> list[list[tuple[ClientId, Answer]]]:
+            replies = iter(unpack_answers(body, sum(len(units[unit]) for unit in chosen)))
+            found: list[list[tuple[ClientId, Answer]]] = []
+            for unit in chosen:
+                found.append([])
+                for client in units[unit]:
+                    answer, memory = next(replies)
+                    remember(self.memories, client, memory)
+                    found[-1].append((client, answer))
+            return found
 
         for answers in self._schedule(cost, window, request, receive):
             yield from answers
@@ -95,27 +153,28 @@ class ProcessesExecutor:
         """
         self._broadcast(job)
         total = len(self._population.test)
-        starts = range(0, total, BATCH)  # whole batches: sums have the bits of one process
-        own = job.models_of
+        shards: list[Shard]
+        if job.models_of is None:  # whole batches: sums have the bits of one process
+            shards = [(k, min(k + BATCH, total), None) for k in range(0, total, BATCH)]
+        else:
+            shards = [(0, total, client) for client in job.models_of]
 
-        def request(unit: int) -> bytes:
-            if own is not None:
-                return evaluation_request(0, total, own[unit], self.memories[own[unit]])
-            return evaluation_request(starts[unit], min(starts[unit] + BATCH, total))
+        def request(chosen: Sequence[int]) -> bytes:
+            return evaluation_request([shards[unit] for unit in chosen], self.memories)
 
-        def receive(connection: Connection, _unit: int) -> Evaluation:
-            header, _ = unpack(self._read(connection))
-            return Evaluation.from_plain(header)
+        def receive(_chosen: Sequence[int], body: bytes) -> list[Evaluation]:
+            header, _ = unpack(body)
+            return [Evaluation.from_plain(sums) for sums in header["sums"]]
 
-        costs = [1] * len(starts if own is None else own)
+        costs = [last - first for first, last, _ in shards]
         return sum(self._schedule(costs, len(costs), request, receive), Evaluation())
 
     def _schedule(
         self,
         costs: Sequence[int],
         window: int,
-        request: Callable[[int], bytes],
-        receive: Callable[[Connection, int], T],
+        request: Callable[[Sequence[int]], bytes],
+        receive: Callable[[Sequence[int], bytes], list[T]],
     ) -> Iterator[T]:
         """Have all units done by the workers and yield the results in order.
 
@@ -124,31 +183,39 @@ class ProcessesExecutor:
         waiting: list[tuple[int, int]] = []  # heap of (-cost, unit) inside the window
         entered, next_out = 0, 0
         done: dict[int, T] = {}
-        idle, busy = list(self._connections), dict[Connection, int]()
+        idle, busy = list(self._connections), dict[Connection, _Sent]()
+        pace = _Pace()
+
+        def collect(connection: Connection) -> None:
+            sent = busy.pop(connection)
+            body = self._read(connection)
+            pace.add(sum(costs[unit] for unit in sent.units), time.perf_counter() - sent.at)
+            done.update(zip(sent.units, receive(sent.units, body), strict=True))
+            idle.append(connection)
+
         try:
             while next_out < len(costs):
                 while entered < min(next_out + window, len(costs)):
                     heapq.heappush(waiting, (-costs[entered], entered))
                     entered += 1
                 while idle and waiting:
-                    connection, (_, unit) = idle.pop(), heapq.heappop(waiting)
-                    self._write(connection, request(unit))
-                    busy[connection] = unit
-                if next_out in done:  # the workers are busy while the caller uses it
+                    connection = idle.pop()
+                    units = pace.take(waiting, len(self._connections))
+                    self._write(connection, request(units))
+                    busy[connection] = _Sent(units, time.perf_counter())
+                # who has finished gets new work before the caller gets a result to use
+                arrived = wait(list(busy), timeout=0 if next_out in done else None)
+                for ready in arrived:
+                    assert isinstance(ready, Connection)
+                    collect(ready)
+                if not arrived:
                     yield done.pop(next_out)
                     next_out += 1
-                    continue
-                for ready in wait(list(busy)):
-                    assert isinstance(ready, Connection)
-                    unit = busy.pop(ready)
-                    done[unit] = receive(ready, unit)
-                    idle.append(ready)
-        finally:
-            for (
-                connection,
-                unit,
-            ) in busy.items():  # the caller stopped early: leave no answer unread
-                receive(connection, unit)
+        except (GeneratorExit, errors.FedcordError):  # stopped early: leave no answer unread
+            for connection in busy:
+                with contextlib.suppress(EOFError, OSError):  # it may be gone or closed by now
+                    connection.recv_bytes()
+            raise
 
     def _broadcast(self, job: Job) -> None:
         message = JOB + pack_job(job)
@@ -173,9 +240,10 @@ class ProcessesExecutor:
     def _launch(self, data: int) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "fedcord.engine.worker"],
+            process = subprocess.Popen(  # noqa: S603 - our own file
+                [sys.executable, "-P", START],
                 stdin=subprocess.PIPE,
+                process_group=0,  # Ctrl-C is for the parent, which then ends its workers
                 pass_fds=[theirs.fileno(), data],
                 env={**os.environ, **WORKER_ENVIRONMENT},
             )
@@ -215,9 +283,10 @@ class ProcessesExecutor:
         """End the workers."""
         for connection in self._connections:
             connection.close()
+        patience = time.monotonic() + 1
         for process in self._processes:
             try:
-                process.wait(timeout=1)
+                process.wait(timeout=max(0, patience - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -3,10 +3,11 @@
 Methods often differ only on the server: two ways to fuse the same models, ten heads on the same
 encoders. Their clients do the same work on the same data with the same random numbers, and a study
 need not pay for it twice. What is stored is found by everything that decides it: the settings the
-algorithm names (`SharesWork`), what the client receives, holds and remembers, the task, and the
-address of its random streams. So a stored answer has the very bits a visit would give.
+algorithm names (`SharesWork`), what the client receives, holds and remembers, the task, the address
+of its random streams, the number of threads, and the versions of the packages at work. So a stored
+answer has the very bits a visit would give. A file that is not as it was written is refused.
 
-The program's own code is not part of the address: use a new folder after changing an algorithm.
+Code under development is not part of the address: use a new folder after changing an algorithm.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import torch
 
 from fedcord.core.atomic import write_atomically
 from fedcord.core.contract import ClientId, SharesWork
@@ -28,7 +31,9 @@ from fedcord.engine.population import Population
 from fedcord.engine.visit import Answer, Executor, Job, Refusal, remember
 
 TAIL = 64
-"""Bytes at the end of a stored file that say how long the work took."""
+"""Bytes after a stored answer that say how long the work took."""
+CHECKSUM = hashlib.sha256().digest_size
+"""Bytes at the end of the file, over its name and everything before them."""
 
 
 class ReusingExecutor:
@@ -47,6 +52,7 @@ class ReusingExecutor:
         task_values: str,
         population: Population,
         folder: Path,
+        versions: Mapping[str, str | None],
     ) -> None:
         self.saved_seconds = 0.0
         self._inner = inner
@@ -55,6 +61,7 @@ class ReusingExecutor:
         self._task_values = task_values
         self._population = population
         self._folder = folder
+        self._versions = dict(versions)
         self._data_hashes: dict[ClientId, str] = {}
 
     @property
@@ -113,6 +120,8 @@ class ReusingExecutor:
                 "memory": hash_tensors(self.memories.get(client, {})),
                 "data": self._data_hash(client),
                 "stream": [job.seed, client],
+                "threads": torch.get_num_threads(),
+                "versions": self._versions,
             }
             text = json.dumps(address, sort_keys=True)
             paths[client] = self._folder / hashlib.sha256(text.encode()).hexdigest()
@@ -127,7 +136,7 @@ class ReusingExecutor:
 
     def _take(self, client: ClientId, path: Path) -> Answer:
         try:
-            content = path.read_bytes()
+            content = _unsealed(path)
             header = json.loads(content[-TAIL:])
             answer, memory = unpack_answer(content[:-TAIL])
             self.saved_seconds += float(header["seconds"])
@@ -142,7 +151,21 @@ class ReusingExecutor:
         if isinstance(answer, Refusal):
             return  # rare, and its reason should be seen to happen
         body = pack_answer(answer, self.memories.get(client, {}))
-        write_atomically(path, body + _tail(seconds))
+        content = body + _tail(seconds)
+        write_atomically(path, content + _checksum(path, content))
+
+
+def _unsealed(path: Path) -> bytes:
+    """What was written, without its checksum, which must be right."""
+    data = path.read_bytes()
+    content = data[:-CHECKSUM]
+    if data[-CHECKSUM:] != _checksum(path, content):
+        raise ProtocolError("its checksum is wrong")
+    return content
+
+
+def _checksum(path: Path, content: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + content).digest()
 
 
 def _tail(seconds: float) -> bytes:

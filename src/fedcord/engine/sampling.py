@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedcord.core.errors import ConfigError
+from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.rng import numpy_generator
 
 
@@ -14,6 +14,11 @@ def sample_clients(seed: int, round_: int, eligible: Sequence[int], count: int) 
     Because the draw depends on nothing else, a resumed run needs no replay, and all algorithms
     compared under one seed meet the same clients.
     """
+    if not eligible:
+        raise DataError(
+            "no client holds training examples; give more data, or keep less of it for test and "
+            "validation."
+        )
     if not 1 <= count <= len(eligible):
         raise ConfigError(
             f"cannot sample {count} clients; {len(eligible)} of them hold data. "

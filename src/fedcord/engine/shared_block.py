@@ -13,7 +13,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from fedcord.core.tensors import Tensors
+from fedcord.core.tensors import Tensors, raw_bytes
 
 ALIGNMENT = 64
 
@@ -25,9 +25,7 @@ def write_block(tensors: Tensors, file: IO[bytes]) -> list[list[Any]]:
         file.write(b"\0" * (-file.tell() % ALIGNMENT))
         kind = str(tensor.dtype).removeprefix("torch.")
         layout.append([name, kind, list(tensor.shape), file.tell()])
-        if tensor.numel():
-            flat = tensor.detach().cpu().contiguous().reshape(-1)
-            file.write(flat.view(torch.uint8).numpy().data)
+        file.write(raw_bytes(tensor).data)
     file.write(b"\0" * ALIGNMENT)  # nothing can be mapped from an empty file
     file.flush()
     return layout

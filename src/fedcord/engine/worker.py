@@ -1,14 +1,11 @@
-"""A worker process of the `processes` engine: `python -m fedcord.engine.worker`.
+"""What a worker of the `processes` engine does, and the requests it understands.
 
-It reads one line of JSON from standard input (its socket, the file of data and the parent's import
-path), is given the blueprint, and then answers requests until the parent goes away.
+It is given the blueprint, and then answers requests until the parent goes away.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 
@@ -17,10 +14,10 @@ import torch
 from fedcord.core.contract import Algorithm, ClientId
 from fedcord.core.errors import FedcordError
 from fedcord.core.task import Task
-from fedcord.core.tensors import Tensors, prefixed, select
+from fedcord.core.tensors import Tensors
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.evaluation import evaluate
-from fedcord.engine.messages import pack, pack_answer, unpack, unpack_job
+from fedcord.engine.messages import by_number, numbered, pack, pack_answers, unpack, unpack_job
 from fedcord.engine.population import Population
 from fedcord.engine.shared_block import map_block
 from fedcord.engine.visit import Job, visit
@@ -29,15 +26,16 @@ JOB, VISIT, EVALUATE = b"J", b"V", b"T"
 ANSWER, FAILURE = b"A", b"E"
 """First byte of a message: what the rest is."""
 
+Shard = tuple[int, int, ClientId | None]
+"""First and last example, and the client whose own model is tested on them, if any."""
 
-def main() -> None:
-    """Connect and serve."""
-    start = json.loads(sys.stdin.readline())
-    sys.path[:] = start["path"]
+
+def serve(descriptor: int, data: int) -> None:
+    """Connect to the parent and work for it until it goes away."""
     torch.set_num_threads(1)
-    with Connection(start["descriptor"]) as parent:
+    with Connection(descriptor) as parent:
         try:
-            _serve(parent, start["data"])
+            _serve(parent, data)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             return  # the parent has ended; so do we
 
@@ -58,70 +56,58 @@ def _serve(parent: Connection, data: int) -> None:
             job = unpack_job(body)
             continue
         assert job is not None
+        work = _visit if kind == VISIT else _evaluate
         try:
-            if kind == VISIT:
-                _visit(parent, algorithm, task, job, population, body)
-            else:
-                _evaluate(parent, algorithm, task, job, population, body)
+            answer = ANSWER + work(algorithm, task, job, population, body)
         except FedcordError as error:
             failure = {"error": type(error).__name__, "message": str(error)}
-            parent.send_bytes(FAILURE + pack(failure, {}))
+            answer = FAILURE + pack(failure, {})
+        parent.send_bytes(answer)
 
 
 def _visit(
-    parent: Connection,
-    algorithm: Algorithm,
-    task: Task,
-    job: Job,
-    population: Population,
-    body: bytes,
-) -> None:
+    algorithm: Algorithm, task: Task, job: Job, population: Population, body: bytes
+) -> bytes:
     header, tensors = unpack(body)
-    clients: list[int] = header["clients"]
-    memories = {client: select(tensors, str(client)) for client in clients}
-    for _, answer, memory in visit(algorithm, task, job, clients, memories, population):
-        parent.send_bytes(ANSWER + pack_answer(answer, memory))
+    memories = by_number(tensors)
+    answers = [
+        (answer, memory)
+        for clients in header["stacks"]
+        for _, answer, memory in visit(algorithm, task, job, clients, memories, population)
+    ]
+    return pack_answers(answers)
 
 
 def _evaluate(
-    parent: Connection,
-    algorithm: Algorithm,
-    task: Task,
-    job: Job,
-    population: Population,
-    body: bytes,
-) -> None:
-    header, memory = unpack(body)
-    sums = evaluate(
-        algorithm,
-        job.shared,
-        memory,
-        population.test,
-        job.env(task, header["client"]),
-        population.test_groups,
-        header["first"],
-        header["last"],
-    )
-    parent.send_bytes(ANSWER + pack(sums.plain(), {}))
-
-
-def visit_request(clients: Sequence[ClientId], memories: Mapping[ClientId, Tensors]) -> bytes:
-    """The request to visit `clients`, carrying what they keep."""
-    kept: dict[str, torch.Tensor] = {}
-    for client in clients:
-        kept |= prefixed(str(client), memories.get(client, {}))
-    return VISIT + pack({"clients": list(clients)}, kept)
-
-
-def evaluation_request(
-    first: int, last: int, client: ClientId | None = None, memory: Tensors | None = None
+    algorithm: Algorithm, task: Task, job: Job, population: Population, body: bytes
 ) -> bytes:
-    """The request to test on the server's examples `first` to `last`.
+    header, tensors = unpack(body)
+    memories = by_number(tensors)
+    sums = [
+        evaluate(
+            algorithm,
+            job.shared,
+            memories.get(client, {}),
+            population.test,
+            job.env(task, client),
+            population.test_groups,
+            first,
+            last,
+        )
+        for first, last, client in header["shards"]
+    ]
+    return pack({"sums": [found.plain() for found in sums]}, {})
 
-    With `client` its own model is tested, which needs what it keeps.
-    """
-    return EVALUATE + pack({"first": first, "last": last, "client": client}, memory or {})
+
+def visit_request(
+    stacks: Sequence[Sequence[ClientId]], memories: Mapping[ClientId, Tensors]
+) -> bytes:
+    """The request to visit clients, stack by stack, carrying what they keep."""
+    kept = {client: memories[client] for stack in stacks for client in stack if client in memories}
+    return VISIT + pack({"stacks": [list(stack) for stack in stacks]}, numbered(kept))
 
 
-if __name__ == "__main__":
-    main()
+def evaluation_request(shards: Sequence[Shard], memories: Mapping[ClientId, Tensors]) -> bytes:
+    """The request to test on shards of the server's examples, carrying what their clients keep."""
+    kept = {client: memories[client] for _, _, client in shards if client is not None}
+    return EVALUATE + pack({"shards": shards}, numbered(kept))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedcord.algorithms.registry import algorithm_class
 from fedcord.core.contract import Algorithm, Explains, FitsTask, KeepsOwnModels, MixesNetworks
-from fedcord.core.errors import ConfigError
+from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import Examples
 from fedcord.core.params import build
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
@@ -79,6 +79,10 @@ def build_experiment(
             data_dirs=data_dirs,
             allow_download=allow_download,
             progress=on_download,
+        )
+    if len(dataset.test) == 0:
+        raise DataError(
+            f"data set '{dataset.name}' has no test examples, by which models are judged; add some."
         )
     problems = [
         problem

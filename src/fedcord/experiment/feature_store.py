@@ -2,8 +2,8 @@
 
 A store is a folder of safetensors files, each with the digests of some examples and their features.
 An example is found by its content: any data set, subset, partition or seed that holds it finds it
-again. Files are written whole or not at all and never changed; an interrupted extraction goes on
-where it stopped, and two at once do no harm.
+again. Files are written whole or not at all and never changed, and each has its checksum for a
+name; an interrupted extraction goes on where it stopped, and two at once do no harm.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from fedcord.core.folders import data_folders
 from fedcord.core.tensors import decode, encode
 
 FOLDER = "features"
+NAME = "{}.safetensors"
 DIGEST_BYTES = 16
 BLOCK = 128
 """Examples between two looks at the clock."""
@@ -74,7 +75,7 @@ class FeatureStore:
     def _read(self, rows: dict[bytes, int], found: Tensor) -> list[bytes]:
         """Fill `found` with what the files hold; the digests they do not."""
         missing = dict.fromkeys(rows)
-        files = sorted(self.folder.glob("*.safetensors")) if self.folder else []
+        files = sorted(self.folder.glob(NAME.format("?" * 64))) if self.folder else []
         for path in files:
             kept, features = self._load(path)
             pairs = [(i, rows[d]) for i, d in enumerate(kept) if d in missing]
@@ -87,7 +88,10 @@ class FeatureStore:
 
     def _load(self, path: Path) -> tuple[list[bytes], Tensor]:
         try:
-            stored = decode(path.read_bytes())
+            content = path.read_bytes()
+            if path.name != _name(content):
+                raise ProtocolError("its checksum is not the one in its name")
+            stored = decode(content)
             digest, features = stored["digest"], stored["features"]
             if features.shape != (len(digest), self.width) or digest.shape[1:] != (DIGEST_BYTES,):
                 raise ProtocolError(f"its features are {list(features.shape)}")
@@ -128,8 +132,12 @@ class FeatureStore:
         rows = torch.tensor([row for _, _, row in items])
         table = torch.frombuffer(bytearray(digest), dtype=torch.uint8).view(-1, DIGEST_BYTES)
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = f"{hashlib.sha256(digest).hexdigest()[:16]}.safetensors"
-        write_atomically(self.folder / name, encode({"digest": table, "features": found[rows]}))
+        content = encode({"digest": table, "features": found[rows]})
+        write_atomically(self.folder / _name(content), content)
+
+
+def _name(content: bytes) -> str:
+    return NAME.format(hashlib.sha256(content).hexdigest())
 
 
 def _digests(inputs: Tensor) -> list[bytes]:

@@ -20,8 +20,7 @@ from fedcord.core.errors import CheckpointError, ConfigError, unknown_name
 from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
-from fedcord.engine.memory import keep_freed_memory
-from fedcord.engine.processes import ProcessesExecutor
+from fedcord.engine.processes import ProcessesExecutor, worker_count
 from fedcord.engine.reuse import ReusingExecutor
 from fedcord.engine.rounds import (
     RoundRecord,
@@ -38,7 +37,7 @@ from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.config import RunConfig
 from fedcord.models.registry import auto_model
 from fedcord.store.checkpoint import Checkpoint, load_newest, save_checkpoint
-from fedcord.store.provenance import provenance
+from fedcord.store.provenance import provenance, versions
 from fedcord.store.run_folder import RunFolder
 
 ENGINES = ("sequential", "processes", "wire")
@@ -76,7 +75,7 @@ class Place:
         out: the run folder.
         engine: sequential, processes or wire.
         resume: go on with what the folder holds.
-        workers: processes of the processes engine; None for one per core.
+        workers: processes of the processes engine, one per core at most; None for as many.
         data_dirs: where to look for data; None for the usual places.
         allow_download: fetch missing data from its official place.
         reuse: folder of clients' work to take from and add to.
@@ -129,6 +128,7 @@ def run(
     watch = progress or Progress()
     if place.engine not in ENGINES:
         raise ConfigError(unknown_name("engine", place.engine, ENGINES))
+    worker_count(place.workers)  # a wrong number shows before anything is written
     if place.reuse is not None:
         try:
             place.reuse.mkdir(parents=True, exist_ok=True)
@@ -210,7 +210,6 @@ def _write_start(folder: RunFolder, experiment: Experiment) -> None:
 
 @contextlib.contextmanager
 def _executor(experiment: Experiment, place: Place) -> Iterator[Executor]:
-    keep_freed_memory()
     executor: Executor
     if place.engine == "processes":
         if experiment.config.threads != 1:
@@ -229,6 +228,7 @@ def _executor(experiment: Experiment, place: Place) -> Iterator[Executor]:
             values,
             experiment.population,
             place.reuse,
+            versions(),
         )
     try:
         yield executor

@@ -27,9 +27,14 @@ def provenance(
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "machine": platform.machine(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": versions(),
         "commit": _commit(),
     }
+
+
+def versions() -> dict[str, str | None]:
+    """Of the packages that decide results."""
+    return {name: _version(name) for name in PACKAGES}
 
 
 def _version(package: str) -> str | None:
