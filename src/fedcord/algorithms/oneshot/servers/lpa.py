@@ -44,7 +44,6 @@ from fedcord.core.errors import NumericalError
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors
 
-
 RHO = 0.999
 """ρ of the authors' main scripts."""
 
