@@ -25,7 +25,8 @@ mapping (`weights`) has a bias common to all classes, which changes no decision 
 last one counts. The paper's voting and mixture of experts are left out.
 
 Limits: `aggregator_rounds` = 0 with `weights` or `linear`, `holdout` = 0 and `model_format` =
-float32 is `ensemble` with weighting=uniform. One client is that client, seen through its aggregator.
+float32 is `ensemble` with weighting=uniform. One client is that client, seen through its
+aggregator.
 """
 
 from __future__ import annotations
