@@ -38,7 +38,7 @@ SENDERS: list[Algorithm] = [
     Ensemble(local=SHORT),
     FedAvgOneShot(local=SHORT),
     FedDF(local=SHORT),
-    FENS(local=SHORT, holdout=0.0),
+    FENS(local=SHORT, holdout=0.0, model_format="float32"),
     OTFusion(local=SHORT),
 ]
 
@@ -87,6 +87,7 @@ def test_other_work_has_another_address() -> None:
     every: list[Algorithm] = [
         FedAvgOneShot(local=SHORT),
         FedAvgOneShot(local=dataclasses.replace(SHORT, lr=0.2)),
+        FENS(local=SHORT, holdout=0.0),
         FENS(local=SHORT, holdout=0.2),
         FENS(local=SHORT, holdout=0.4),
         OTFusion(local=SHORT, start="own"),

@@ -278,7 +278,13 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "fedhpro-reference": Row({"retraining": FEW_VECTORS}, _fedhpro),
         "fedhip": Row({"features": NARROW}, _random),
         "fens": Row(
-            {"local": LONG, "training": LONG, "aggregator_rounds": 3, "holdout": 0.3},
+            {
+                "local": LONG,
+                "training": LONG,
+                "aggregator_rounds": 3,
+                "server_lr": 0.2,  # the default is made for hundreds of rounds
+                "holdout": 0.3,
+            },
             _one_shot(learns=0.6),
         ),
         "fedproto-oneshot": Row({"local": LONG}, _one_shot()),

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fedcord.algorithms.accord.accord import Accord
 from fedcord.algorithms.accord.joint_features import CHOSEN, packed_encoders
-from fedcord.algorithms.accord.number_format import shrink
 from fedcord.algorithms.oneshot.encoder import encoder_tensors
 from fedcord.core.contract import Env, ServerState, Update
 from fedcord.core.examples import ClientData, Examples
@@ -20,6 +19,7 @@ from fedcord.core.rng import torch_generator
 from fedcord.core.task import Task
 from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
 from fedcord.engine.sequential import SequentialExecutor
+from fedcord.ops.number_format import shrink
 from tests.federation import VECTOR, population, task
 
 CLASSES = 3

@@ -1,4 +1,4 @@
-"""Whose encoders are used: rules against brute force, budgets, and encoders in fewer bits."""
+"""Whose encoders are used: rules against brute force, and budgets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcord.algorithms.accord.number_format import (
-    grow,
-    shrink,
-    travelling_bytes,
-    travelling_spec,
-)
 from fedcord.algorithms.accord.selection import (
     Cost,
     Selection,
@@ -29,11 +23,13 @@ from fedcord.algorithms.accord.selection import (
 )
 from fedcord.cli.main import main
 from fedcord.core.contract import Env
-from fedcord.core.errors import ConfigError, NumericalError
+from fedcord.core.errors import ConfigError
 from fedcord.core.rng import torch_generator
-from fedcord.core.tensors import num_bytes, spec_of
+from fedcord.ops.number_format import (
+    travelling_bytes,
+)
 from tests.algorithms.accord.encoders import MIXED, method, run
-from tests.federation import IMAGE, task
+from tests.federation import task
 
 COUNTS = st.lists(
     st.lists(st.integers(0, 30), min_size=3, max_size=3).filter(any), min_size=1, max_size=6
@@ -154,53 +150,6 @@ def test_bytes_of_small_formats_count_against_the_budget() -> None:
     budget = {"selection": {"byte_budget": 3 * least}}
     assert len(run(method(encoder_format="int8", **budget), MIXED)[0][-1].shared["chosen"]) >= 3
     assert len(run(method(**budget), MIXED)[0][-1].shared["chosen"]) < 3
-
-
-TENSORS = st.tuples(st.integers(0, 10**6), st.floats(1e-4, 1e3))
-
-
-@given(TENSORS)
-def test_int8_is_within_half_a_step_and_float16_within_its_precision(drawn: Any) -> None:
-    seed, scale = drawn
-    draws = torch_generator(seed, "w", 0, 0)
-    tensors = {
-        "kernel": scale * torch.randn(4, 3, 2, 2, generator=draws),
-        "matrix": scale * torch.randn(5, 7, generator=draws),
-        "vector": scale * torch.randn(5, generator=draws),
-        "zero": torch.zeros(2, 3),
-        "count": torch.tensor(7),
-    }
-    small = grow(shrink(tensors, "int8"))
-    assert small.keys() == tensors.keys()
-    for name in ("kernel", "matrix", "zero"):
-        step = tensors[name].flatten(1).abs().amax(1) / 127
-        error = (small[name] - tensors[name]).flatten(1).abs()
-        assert bool((error <= 0.5 * step[:, None] * (1 + 1e-4)).all())
-    assert torch.equal(small["vector"], tensors["vector"])
-    assert torch.equal(small["count"], tensors["count"])
-    half = grow(shrink(tensors, "float16"))
-    for name in ("kernel", "matrix", "vector"):
-        assert half[name].dtype == torch.float32
-        error = (half[name] - tensors[name]).abs()
-        assert bool((error <= tensors[name].abs() * 2**-11 + 2**-25).all())
-    assert all(torch.equal(grow(shrink(tensors, "float32"))[n], t) for n, t in tensors.items())
-
-
-@pytest.mark.parametrize("form", ["float32", "float16", "int8"])
-def test_shapes_and_bytes_are_known_without_values(form: str) -> None:
-    network = task(IMAGE).initial_network(torch_generator(0, "w", 0, 0))
-    tensors = dict(network.state_dict())
-    assert travelling_spec(tensors, form) == spec_of(shrink(tensors, form))
-    assert travelling_bytes(tensors, form) == num_bytes(shrink(tensors, form))
-    garbage = {
-        n: torch.full_like(t, 1e30) if t.is_floating_point() else t for n, t in tensors.items()
-    }
-    assert travelling_bytes(garbage, form) == travelling_bytes(tensors, form)
-
-
-def test_weights_beyond_float16_are_refused() -> None:
-    with pytest.raises(NumericalError, match=r"w has values up to 70000, beyond float16; use"):
-        shrink({"w": torch.tensor([7e4])}, "float16")
 
 
 def test_limits_that_no_encoder_can_meet_are_refused_at_once_all_together() -> None:

@@ -1,4 +1,4 @@
-"""FENS against written-out sums: scores, aggregators, averaging, bytes, and who must be there."""
+"""FENS against written-out sums: scores of rounded models, aggregators, both servers, bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedcord.algorithms.oneshot.baselines.score_aggregator import ScoreAggregato
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.rng import torch_generator
-from fedcord.core.tensors import num_bytes, select
+from fedcord.core.tensors import num_bytes, select, spec_of
 from fedcord.engine.rounds import Schedule, run_rounds
 from fedcord.engine.sequential import SequentialExecutor
 from tests.federation import IMAGE, VECTOR, population, task
@@ -43,10 +43,17 @@ def run(fens: Any, values: Any = VECTOR, visited: Any = lambda round_: range(K))
 def by_hand(state: Any, inputs: Any, values: Any = VECTOR) -> Any:
     """Every model's scores [B, K, C], each network built and loaded for itself."""
     here, outputs = task(values), []
-    for row in range(K):
+    stacked = select(state.model, "ensemble.0.model")
+    for member in range(K):
         network = here.networks[0](None)
-        stacked = select(state.model, "ensemble.0.model")
-        network.load_state_dict({name: tensor[row] for name, tensor in stacked.items()})
+        tensors = {}
+        for name in network.state_dict():
+            tensors[name] = stacked[name][member]
+            if tensors[name].dtype == torch.int8:
+                scale = stacked[f"{name}.row_scale"][member]
+                rows = zip(tensors[name], scale.tolist(), strict=True)
+                tensors[name] = torch.stack([step * row.float() for row, step in rows])
+        network.load_state_dict(tensors)
         with torch.no_grad():
             outputs.append(network.eval()(inputs))
     return torch.stack(outputs, dim=1)
@@ -77,7 +84,9 @@ def test_predictions_are_the_aggregator_on_all_models_scores(kind: Any, values: 
 
 @pytest.mark.parametrize("kind", ["weights", "linear"])
 def test_without_aggregator_rounds_it_is_the_uniform_ensemble(kind: Any) -> None:
-    fens = FENS(aggregator=kind, aggregator_rounds=0, holdout=0.0, local=SHORT)
+    fens = FENS(
+        aggregator=kind, aggregator_rounds=0, holdout=0.0, model_format="float32", local=SHORT
+    )
     states, _, _, env = run(fens)
     ensemble = Ensemble(weighting="uniform", local=SHORT)
     start = ensemble.init(env)
@@ -95,34 +104,86 @@ def test_without_aggregator_rounds_it_is_the_uniform_ensemble(kind: Any) -> None
     assert torch.allclose(scores[0], scores[1], atol=1e-5)
 
 
-def test_a_round_of_the_aggregator_is_a_weighted_mean_of_steps_on_held_out_scores() -> None:
-    """One full-batch step per client, by autograd on the scores the clients keep."""
-    one_step = LocalSGD(epochs=1, batch_size=1000, lr=0.1)
+def mean_of_steps_by_hand(before: Any, kept: Any, labels: Any) -> Any:
+    """Σ n_k (λ − 0.1 ∇_k) / Σ n_k with one full-batch step per client, by autograd."""
+    total, size = {n: torch.zeros_like(t) for n, t in before.items()}, 0
+    for scores, own in zip(kept, labels, strict=True):
+        weights = {n: t.clone().requires_grad_() for n, t in before.items()}
+        F.cross_entropy(joined_by_hand("linear", weights, scores), own).backward()
+        for name, tensor in weights.items():
+            assert tensor.grad is not None
+            total[name] += len(own) * (before[name] - 0.1 * tensor.grad)
+        size += len(own)
+    return {n: t / size for n, t in total.items()}
+
+
+@pytest.mark.parametrize("server", ["fedavg", "fedadam"])
+@pytest.mark.parametrize("form", ["int8", "float32"])
+def test_rounds_of_the_aggregator_against_steps_on_held_out_scores(form: str, server: str) -> None:
+    """FedAvg takes the weighted mean; FedAdam moves by m / (√v + τ) of the way to it."""
+    one_step = LocalSGD(steps=1, batch_size=1000, lr=0.1)
     fens = FENS(
-        aggregator="linear", aggregator_rounds=1, holdout=0.3, local=SHORT, training=one_step
+        aggregator="linear",
+        aggregator_rounds=3,
+        server_optimizer=server,
+        server_lr=0.05,
+        model_format=form,
+        holdout=0.3,
+        local=SHORT,
+        training=one_step,
     )
     states, _, executor, env = run(fens)
-    before = {n: t.clone() for n, t in select(states[1].shared, "agg").items()}
-    total, size = {n: torch.zeros_like(t) for n, t in before.items()}, 0
+    kept, labels = [], []
     for k in range(K):
         train = population(sizes=SIZES).client(k).train
         held = int(0.3 * SIZES[k] + 0.5)
         order = torch.randperm(SIZES[k], generator=torch_generator(0, "holdout", 0, k))
-        scores = by_hand(states[1], env.task.prepare(train.inputs[order[:held]]))
-        assert torch.allclose(executor.memories[k]["scores"], scores.flatten(1), atol=1e-5)
-        weights = {n: t.clone().requires_grad_() for n, t in before.items()}
-        loss = F.cross_entropy(
-            joined_by_hand("linear", weights, scores), train.labels[order[:held]]
-        )
-        loss.backward()
-        for name, tensor in weights.items():
-            assert tensor.grad is not None
-            total[name] += held * (before[name] - 0.1 * tensor.grad)
-        size += held
-    after = select(states[2].shared, "agg")
-    for name, tensor in after.items():
-        assert torch.allclose(tensor, total[name] / size, atol=1e-5)
-        assert not torch.allclose(tensor, before[name], atol=1e-4)
+        kept.append(by_hand(states[1], env.task.prepare(train.inputs[order[:held]])))
+        labels.append(train.labels[order[:held]])
+        assert torch.allclose(executor.memories[k]["scores"], kept[k].flatten(1), atol=1e-5)
+    now = {n: t.clone() for n, t in select(states[1].shared, "agg").items()}
+    first, second = ({n: torch.zeros_like(t) for n, t in now.items()} for _ in range(2))
+    for state in states[2:]:
+        mean = mean_of_steps_by_hand(now, kept, labels)
+        for name, tensor in now.items():
+            change = mean[name] - tensor
+            first[name] = 0.9 * first[name] + 0.1 * change
+            second[name] = 0.99 * second[name] + 0.01 * change * change
+            adam = tensor + 0.05 * first[name] / (second[name] ** 0.5 + 1e-3)
+            now[name] = adam if server == "fedadam" else mean[name]
+        after = select(state.shared, "agg")
+        for name, tensor in after.items():
+            assert torch.allclose(tensor, now[name], atol=1e-4)
+    assert not torch.allclose(now["out.weight"], select(states[1].shared, "agg")["out.weight"])
+
+
+def test_the_authors_settings_are_the_defaults() -> None:
+    fens = FENS()
+    assert (fens.server_optimizer, fens.server_lr, fens.rounds) == ("fedadam", 1e-3, 501)
+    assert (fens.training.steps, fens.training.lr, fens.training.batch_size) == (1, 1.0, 128)
+    assert (fens.model_format, fens.holdout) == ("int8", 0.1)
+
+
+@pytest.mark.parametrize("values", [VECTOR, IMAGE], ids=["mlp", "resnet"])
+def test_a_model_travels_as_rows_of_whole_numbers(values: Any) -> None:
+    """Each row is within half a step of what was trained; vectors and counters are as they were."""
+    env = Env(task(values), 0).at(3)
+    data = population(values, SIZES).client(3)
+    models = []
+    for form in ("float32", "int8"):
+        fens = FENS(holdout=0.0, model_format=form, local=SHORT)
+        update = fens.client_update(fens.init(env).shared, {}, data, env).update
+        assert spec_of(update.tensors) == fens.expected_update(fens.init(env).shared, env)
+        models.append(select(update.tensors, "model"))
+    trained, sent = models
+    for name, tensor in trained.items():
+        if tensor.dtype != torch.float32 or tensor.ndim < 2:
+            assert torch.equal(sent[name], tensor)
+            continue
+        assert sent[name].dtype == torch.int8
+        for row, whole, step in zip(tensor, sent[name], sent[f"{name}.row_scale"], strict=True):
+            assert float(step) == pytest.approx(float(row.abs().max()) / 127, rel=1e-5)
+            assert float((row - step * whole.float()).abs().max()) <= 0.5001 * float(step)
 
 
 def test_models_are_trained_on_all_but_the_holdout_which_is_the_same_in_every_round() -> None:
@@ -140,11 +201,15 @@ def test_models_are_trained_on_all_but_the_holdout_which_is_the_same_in_every_ro
     assert whole[1] is data.train
 
 
+@pytest.mark.parametrize("form", ["float32", "int8"])
 @pytest.mark.parametrize("kind", ["weights", "linear", "mlp"])
-def test_bytes_models_travel_once_and_then_the_aggregator_alone(kind: Any) -> None:
-    fens = FENS(aggregator=kind, hidden=4, aggregator_rounds=3, local=SHORT)
+def test_bytes_models_travel_once_and_then_the_aggregator_alone(kind: Any, form: str) -> None:
+    fens = FENS(aggregator=kind, hidden=4, aggregator_rounds=3, model_format=form, local=SHORT)
     states, records, _, _ = run(fens)
-    model = num_bytes(select(states[0].shared, "model"))
+    first = num_bytes(select(states[0].shared, "model"))
+    assert first == 4 * (16 * 8 + 16 + 3 * 16 + 3)
+    # rows: 16 of 8 and 3 of 16 numbers of a byte, each row with a scale and a bias
+    model = first if form == "float32" else 16 * 8 + 3 * 16 + 4 * 2 * (16 + 3)
     hidden = K * 4
     numbers = {
         "weights": K,
@@ -152,9 +217,18 @@ def test_bytes_models_travel_once_and_then_the_aggregator_alone(kind: Any) -> No
         "mlp": hidden * (K * C + 1) + C * (hidden + 1),
     }[kind]
     up = [K * (model + 8)] + [K * (4 * numbers + 8)] * 3
-    down = [K * model, K * (K * model + 8 * K + 4 * numbers)] + [K * 4 * numbers] * 2
+    down = [K * first, K * (K * model + 8 * K + 4 * numbers)] + [K * 4 * numbers] * 2
     assert [record.bytes_up for record in records] == up
     assert [record.bytes_down for record in records] == down
+
+
+def test_models_of_usual_width_take_about_a_quarter_of_their_bytes() -> None:
+    wide = {**VECTOR, "models": ["mlp:128-128"]}
+    sizes = [
+        run(FENS(aggregator_rounds=0, model_format=form, local=SHORT), wide)[1][0].bytes_up
+        for form in ("int8", "float32")
+    ]
+    assert 0.25 < sizes[0] / sizes[1] < 0.28
 
 
 def test_a_client_that_was_absent_when_models_were_handed_out_is_told_so() -> None:

@@ -66,6 +66,22 @@ def test_28_lpa_with_identity_factors_is_the_weighted_mean(
     assert any(not torch.allclose(curved[n], t, atol=1e-3) for n, t in wanted.items())
 
 
+def test_28_lpa_damps_both_factors_by_the_root_of_one_minus_rho() -> None:
+    """By default with the authors' ρ = 0.999: singular factors become √0.001 on the diagonal."""
+    a, b = torch.diag(torch.tensor([4.0, 0.0])), torch.diag(torch.tensor([0.0, 9.0]))
+    m = [drawn(2, 2, seed=1), drawn(2, 2, seed=2)]
+    w = torch.tensor([0.75, 0.25], dtype=torch.float64)
+    swapped = solve_layer([a, a.flip(0, 1)], [b, b.flip(0, 1)], m, w, Posterior(tolerance=1e-12))
+    root = 0.001**0.5
+    inputs = [[4 + root, root], [root, 4 + root]]
+    outputs = [[root, 9 + root], [9 + root, root]]
+    for row in range(2):
+        for column in range(2):  # diagonal factors: every weight has a weighted mean of its own
+            share = [float(w[i]) * outputs[i][row] * inputs[i][column] for i in range(2)]
+            mean = sum(p * float(m[i][row, column]) for i, p in enumerate(share)) / sum(share)
+            assert float(swapped[row, column]) == pytest.approx(mean, rel=1e-5)
+
+
 def test_28_lpa_solves_the_dense_system_to_its_tolerance() -> None:
     ins, outs = 5, 4
     a = [spd(ins, s) for s in (1, 2, 3)]

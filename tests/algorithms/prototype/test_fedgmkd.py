@@ -1,5 +1,6 @@
 """Invariants of FedGMKD (specification prototype, section 9)."""
 
+import dataclasses
 import math
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.oneshot.servers.ensemble import features_of
 from fedcord.algorithms.prototype.discrepancy import (
     aware_weights,
     knowledge_discrepancy,
@@ -16,6 +18,7 @@ from fedcord.algorithms.prototype.fedgmkd import PRESENT, SOFT, FedGMKD, Knowled
 from fedcord.algorithms.prototype.local_work import current_network
 from fedcord.algorithms.prototype.mixture import mixture_mean
 from fedcord.algorithms.prototype.prototypes import Prototypes
+from fedcord.core.tensors import Tensors, select
 from tests import federation
 from tests.algorithms.prototype import parties
 
@@ -53,11 +56,49 @@ def test_9_2_soft_predictions_are_class_means_at_the_temperature() -> None:
     assert known.prototypes.present.tolist() == [20, 10, 0]
 
 
-def test_9_2_knowledge_is_that_of_the_model_before_training() -> None:
-    algorithm, env = FedGMKD(local=LOCAL), federation.env()
-    state = algorithm.init(env)
-    sent = parties.updates(algorithm, state, parties.population(), [0])[0]
-    assert torch.equal(sent.tensors["proto.mean"], _knowledge(False).prototypes.values[:2])
+@pytest.mark.parametrize("exchange", ["prototypes", "both"])
+@pytest.mark.parametrize("values", [federation.VECTOR, federation.IMAGE], ids=["mlp", "resnet"])
+def test_9_2_knowledge_sent_is_that_of_the_model_just_trained(
+    exchange: str, values: dict[str, object]
+) -> None:
+    """Two rounds; class means and soft predictions of the trained model, example by example."""
+    algorithm, env = FedGMKD(exchange, local=LOCAL), federation.env(values)
+    data = federation.population(values).client(0)
+    shared = algorithm.init(env).shared
+    memory: Tensors = {}
+    for round_ in range(2):
+        here = dataclasses.replace(env, round=round_).at(0)
+        found = algorithm.client_update(shared, memory, data, here)
+        sent = Knowledge.of(found.update.tensors)
+        trained = select({**found.memory, **found.update.tensors}, "model")
+        network = env.task.network_with(trained, 0).eval()
+        for label in range(3):
+            own = data.train.inputs[data.train.labels == label]
+            assert int(sent.prototypes.present[label]) == len(own)
+            with torch.no_grad():
+                alone = [env.task.prepare(one[None]) for one in own]
+                features = torch.cat([features_of(network, one) for one in alone])
+                soft = torch.cat([(network(one) / 0.6).softmax(1) for one in alone])
+            assert torch.allclose(sent.prototypes.values[label], features.mean(0), atol=1e-5)
+            assert torch.allclose(sent.soft.values[label], soft.mean(0), atol=1e-5)
+        state = algorithm.aggregate(algorithm.init(env), iter([(0, found.update)]), env)
+        shared, memory = state.shared, found.memory
+
+
+def test_9_2_knowledge_is_used_in_the_round_after_the_training_it_is_of() -> None:
+    """What clients of round 2 learn from is the mean of what round 1's models know."""
+    algorithm, people, env = FedGMKD(local=LOCAL), parties.population(), federation.env()
+    done = parties.run(algorithm, people, rounds=1)
+    total, owners = torch.zeros(3, 16), torch.zeros(3, 1)
+    for k in range(4):
+        network = env.task.network_with(select(done.executor.memories[k], "model"), k).eval()
+        own = people.client(k).train
+        for label in own.labels.unique().tolist():
+            with torch.no_grad():
+                total[label] += features_of(network, own.inputs[own.labels == label]).mean(0)
+            owners[label] += 1
+    known = Knowledge.of(done.state.shared).prototypes
+    assert torch.allclose(known.values, total / owners, atol=1e-5)
 
 
 def test_9_3_the_loss_against_its_terms_written_out() -> None:

@@ -45,7 +45,6 @@ from fedcord.algorithms.accord.joint_features import (
     chosen_clients,
     packed_encoders,
 )
-from fedcord.algorithms.accord.number_format import FORMATS as ENCODER_FORMATS
 from fedcord.algorithms.accord.phases import Phase, is_asked, phase_at, planned
 from fedcord.algorithms.accord.refinement import refined_encoder
 from fedcord.algorithms.accord.rules import disclosures, setting_rules
@@ -81,6 +80,7 @@ from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
+from fedcord.ops.number_format import FORMATS as ENCODER_FORMATS
 
 ENCODERS_USED = f"{METRIC}.encoders"
 

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.accord.joint_features import JointFeatures, encoder_width
-from fedcord.algorithms.accord.number_format import travelling_bytes
 from fedcord.algorithms.accord.selection import Cost, Selection
 from fedcord.algorithms.oneshot.encoder import encoder_tensors
 from fedcord.core.contract import ClientId, Env
 from fedcord.core.errors import ConfigError
 from fedcord.core.task import Task
+from fedcord.ops.number_format import travelling_bytes
 
 
 def choose(

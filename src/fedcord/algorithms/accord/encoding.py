@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fedcord.algorithms.accord.choosing import choose
 from fedcord.algorithms.accord.joint_features import CHOSEN, JointFeatures, packed_encoders
-from fedcord.algorithms.accord.number_format import shrink, travelling_spec
 from fedcord.algorithms.accord.phases import is_asked
 from fedcord.algorithms.accord.selection import Selection, by_difference, by_size, on_noise
 from fedcord.algorithms.analytic.afl import CLASS_WEIGHT, balancing_weight
@@ -23,6 +22,7 @@ from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Network
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
+from fedcord.ops.number_format import shrink, travelling_spec
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,6 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.accord.number_format import grow
 from fedcord.algorithms.analytic.features import network_features, random_features, random_map
 from fedcord.algorithms.analytic.stats import feature_tag
 from fedcord.algorithms.oneshot.encoder import encoder_with
@@ -27,6 +26,7 @@ from fedcord.core.examples import Examples
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Network, Task
 from fedcord.core.tensors import Tensors, hash_tensors, prefixed, select
+from fedcord.ops.number_format import grow
 
 CHOSEN, ENCODER = "chosen", "encoder"
 BATCH = 1024

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from fedcord.algorithms.accord.number_format import grow
 from fedcord.algorithms.analytic.features import network_features
 from fedcord.algorithms.oneshot.encoder import encoder_with
 from fedcord.core.contract import ClientId, Env
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors
+from fedcord.ops.number_format import grow
 
 PROBES = 256
 """Noise inputs on which encoders are compared."""

@@ -22,8 +22,10 @@ Gradients are not clipped, as in other methods here (the authors': `local.clip =
 From the authors' code: prototypes are taken back from the standardised space, where all are zero;
 n_k is a fraction of all examples (`dat_counts = "raw"` is theirs), since beside numbers of
 examples the discrepancy cannot be seen; each class and each kind of knowledge has weights of its
-own, over the clients that hold the class; no example is dropped. Knowledge is extracted before
-training from the model about to be trained, which with `exchange = "both"` is the one received.
+own, over the clients that hold the class; no example is dropped. Their loop extracts knowledge at
+the start of a round from the models trained in the round before, and uses it in that round; here
+it is extracted after training and sent with the update, which is the same knowledge at the same
+time for the same bytes.
 
 Limits: with λ = γ = 0 it is local training, or FedAvg bit for bit with `exchange = "both"` and
 `model_strength = model_offset = 0`.
@@ -120,15 +122,15 @@ class FedGMKD(ExchangesPrototypes):
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
     ) -> ClientResult:
-        """One pass for the knowledge, then local training with the others' knowledge."""
+        """Local training with the others' knowledge, then one pass for the knowledge to send."""
         network = current_network(shared, memory, env)
-        own = self.local_knowledge(network, data, env)
         loss = self.local_loss(Knowledge.of(shared), env)
         metrics = train(self.local, network, data, loss, env)
+        own = self.local_knowledge(network, data, env)
         return answer(self.keeps_own_models, network, own.tensors(), {}, data, metrics)
 
     def local_knowledge(self, network: nn.Module, data: ClientData, env: Env) -> Knowledge:
-        """Mean feature and mean soft prediction of each class of the training part."""
+        """Mean feature and mean soft prediction of each class, in evaluation mode."""
         dim, classes = feature_dims(env.task)[0], env.task.num_classes
 
         def both(network: nn.Module, inputs: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ Travels: down the first model; up the trained model. Stays: nothing.
 
 | paper | here |
 |---|---|
-| A_w(x) = Σ w_k f_k(x) | `Teacher.mean_scores` |
+| A_w(x) = Σ w_k f_k(x), in the authors' code over Σ w_k | `weighted_scores` |
 | L_H, cross-entropy weighed by difficulty 1 − p_y | `hard_loss` |
 | β L_A, minus the divergence of student and ensemble | `adversarial_weight`, `divergence` |
 | x + δ, diverse hard samples | `diversified`, `perturbation` = ε in units of stored pixels |
@@ -18,9 +18,11 @@ one signed step per pool batch; the student learns from the pool with every inpu
 the sign of the gradient of a random combination of the ensemble's probabilities.
 
 Deviations: small defaults (the authors' script: 200 epochs of 30 generator steps, batch 128). As in
-their code, w lies in [0, 1] without being normalised, steps shrink by `weight_decay` per epoch, and
-w is not changed in the first epoch. If all weights reach 0 they start again from 1/K. For vectors ε
-is in units of prepared inputs. The last student is taken, not the best on test data.
+their code, w itself is clamped to [0, 1] and the ensemble divides by Σ w, also where w takes its
+step, so that no step can sharpen the teacher by raising all weights; steps shrink by `weight_decay`
+per epoch, and w is not changed in the first epoch. If all weights reach 0 (rounding alone does
+that, where all members agree) they start again from 1/K. For vectors
+ε is in units of prepared inputs. The last student is taken, not the best on test data.
 
 Limits: `weight_step` = 0 keeps the uniform ensemble; `perturbation` = 0 distils on the pool itself.
 """
@@ -105,7 +107,7 @@ class CoBoosting(SendsOnce):
         self, teacher: Teacher, student: Student, weights: Tensor, inputs: Tensor, labels: Tensor
     ) -> Tensor:
         """L_H + β L_A of generated inputs [B, ...] with wanted labels [B]."""
-        scores = teacher.mean_scores(inputs, weights)
+        scores = weighted_scores(teacher.member_scores(inputs), weights)
         loss = hard_loss(scores, labels, self.hardness)
         if self.adversarial_weight > 0:
             apart = divergence(scores, student.scores(inputs), ADVERSARIAL_TEMPERATURE).mean()
@@ -120,7 +122,17 @@ class CoBoosting(SendsOnce):
 def _scores_of_generated(
     teacher: Teacher, weights: Tensor, maker: Synthesizer, generated: Tensor
 ) -> Tensor:
-    return teacher.mean_scores(maker.to_network(generated), weights)
+    return weighted_scores(teacher.member_scores(maker.to_network(generated)), weights)
+
+
+def weighted_scores(members: Tensor, weights: Tensor) -> Tensor:
+    """A_w(x) = Σ w_k f_k(x) / Σ w_k [B, C]; only the ratios of the weights matter.
+
+    Args:
+        members: scores [K, B, C].
+        weights: w [K], not all zero.
+    """
+    return torch.einsum("k,kbc->bc", weights, members) / weights.sum()
 
 
 def reweighted(weights: Tensor, members: Tensor, labels: Tensor, step: float) -> Tensor:
@@ -133,7 +145,7 @@ def reweighted(weights: Tensor, members: Tensor, labels: Tensor, step: float) ->
         step: μ.
     """
     moving = weights.clone().requires_grad_()
-    loss = F.cross_entropy(torch.einsum("k,kbc->bc", moving, members), labels)
+    loss = F.cross_entropy(weighted_scores(members, moving), labels)
     (gradient,) = torch.autograd.grad(loss, moving)
     moved = (weights - step * gradient.sign()).clamp(0, 1)
     return moved if bool(moved.any()) else torch.full_like(weights, 1 / len(weights))

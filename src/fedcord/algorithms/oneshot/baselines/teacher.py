@@ -34,7 +34,7 @@ class Teacher:
         return len(self._models)
 
     def mean_scores(self, inputs: Tensor, weights: Tensor) -> Tensor:
-        """Σ w_k f_k(x) [B, C] with weights w [K]."""
+        """Σ w_k f_k(x) [B, C] with weights w [K] whose sum is 1."""
         return torch.einsum("k,kbc->bc", weights, self.member_scores(inputs))
 
     def member_scores(self, inputs: Tensor) -> Tensor:

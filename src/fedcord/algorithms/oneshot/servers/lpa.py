@@ -9,20 +9,21 @@ Travels: up, besides the model, A [in, in] and B [out, out] of every layer.
 |---|---|
 | A_i, B_i | `extra.<layer>.inputs`, `extra.<layer>.outputs`; see `kronecker` |
 | M_i | a layer's weights [out, in], bias as the last column |
-| damping | `damping`, added to both factors |
+| √(1 − ρ) on the diagonals of A_i and B_i | `damping`; ρ = 0.999 as in the authors' main scripts |
 
 Solves Σ w_i B_i M A_i = Σ w_i B_i M_i A_i for M by conjugate gradients, started from and
 preconditioned by the "expectation" solution (Σ w_i B_i)⁻¹ Z (Σ w_i A_i)⁻¹. Everything
 without factors is averaged.
 
 Deviations: the authors take 10,000 plain gradient steps and report the better of both solutions on
-test data; we solve to a residual and select nothing. Damping is one number, not √(1 − ρ).
+test data; we solve to a residual and select nothing.
 
 Limits: identical members give that member; factors A = B = I, and `damping` → ∞, give `param_avg`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,12 +44,19 @@ from fedcord.core.errors import NumericalError
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors
 
+RHO = 0.999
+"""ρ of the authors' main scripts."""
+
 
 @dataclass(frozen=True)
 class Posterior:
     """How posteriors are regularised and solved."""
 
-    damping: float = param(1e-3, "added to the diagonal of both factors", above=0)
+    damping: float = param(
+        math.sqrt(1 - RHO),
+        "added to the diagonal of both factors; √(1 − ρ), authors: ρ = 0.999",
+        above=0,
+    )
     tolerance: float = param(1e-6, "relative residual at which a solve ends", above=0, below=1)
     max_iterations: int = param(1000, "most conjugate-gradient steps per layer", at_least=1)
     batch_size: int = param(64, "examples at once when a client computes factors", at_least=1)

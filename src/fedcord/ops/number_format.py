@@ -1,12 +1,12 @@
-"""Encoders on the wire in fewer bits.
+"""Networks on the wire in fewer bits.
 
     float32   as they are
     float16   half the bytes; weights beyond ±65504 are refused
     int8      a quarter: each row of a matrix or kernel is w = scale · q with q in −127 … 127;
               vectors and everything that is not a weight stay as they are
 
-Everybody, the server included, computes with what travelled, so nothing is approximate about the
-head that is solved on such encoders.
+Everybody, the server included, computes with what travelled, so nothing is approximate about what
+is solved or trained on such networks.
 """
 
 from __future__ import annotations
@@ -42,12 +42,15 @@ def shrink(tensors: Tensors, form: str) -> dict[str, Tensor]:
 
 
 def grow(tensors: Tensors) -> dict[str, Tensor]:
-    """The float32 tensors that everybody computes with; the inverse of `shrink` up to rounding."""
+    """The float32 tensors that everybody computes with; the inverse of `shrink` up to rounding.
+
+    Tensors of several networks may be stacked, their scales alike.
+    """
     out: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         scale = tensors.get(f"{name}.{SCALE}")
         if scale is not None:
-            out[name] = tensor.float() * scale.view(-1, *[1] * (tensor.ndim - 1))
+            out[name] = tensor.float() * scale.view(*scale.shape, *[1] * (tensor.ndim - scale.ndim))
         elif not name.endswith(f".{SCALE}"):
             out[name] = tensor.float() if tensor.dtype == torch.float16 else tensor
     return out
@@ -78,7 +81,7 @@ def _half(name: str, tensor: Tensor) -> Tensor:
     if not torch.isfinite(half).all():
         largest = float(tensor.abs().max())
         raise NumericalError(
-            f"{name} has values up to {largest:g}, beyond float16; use encoder_format=float32."
+            f"{name} has values up to {largest:g}, beyond float16; use another format."
         )
     return half
 
