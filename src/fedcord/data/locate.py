@@ -78,6 +78,8 @@ class Search:
         ]
 
     def _fetch(self, wanted: Wanted) -> None:
+        if not self.folders:
+            raise DataError(self._explain(wanted))
         folder = self.folders[0]
         for remote in wanted.remote:
             inside = [folder / remote.unpack_to / member for member in remote.members]
@@ -95,6 +97,7 @@ class Search:
         folders = ", ".join(
             f"{folder}{'' if folder.is_dir() else ' (does not exist)'}" for folder in self.folders
         )
+        folders = folders or "nowhere, since this user has no home folder"
         lines = [
             f"data set '{wanted.dataset}' was not found.",
             f"  searched: {folders}",
