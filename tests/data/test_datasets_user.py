@@ -261,13 +261,13 @@ def test_group_below_train_and_test(tmp_path: Path) -> None:
         (
             "",
             _hospitals(),
-            r"class folders hold folders \(Köln, 北京\), where CLASS/NAME was expected; if the outer "
-            r"folders are sites rather than classes, write \?group=NAME",
+            r"class folders hold folders \(Köln, 北京\), where CLASS/NAME was expected; if the "
+            r"outer folders are sites rather than classes, write \?group=NAME",
         ),
         (
             "?group=hospital",
             {f"x/{name}": data for name, data in _hospitals().items()},
-            r"\(x/Köln, x/北京\), where HOSPITAL/CLASS/NAME was expected; put the pictures directly",
+            r"\(x/Köln, x/北京\), where HOSPITAL/CLASS/NAME was expected; put the pictures",
         ),
         (
             "?group=hospital",
@@ -352,7 +352,7 @@ def test_a_pipe_and_a_device_are_refused_at_once(tmp_path: Path) -> None:
             load_dataset(f"npz:{place}")
     with pytest.raises(DataError, match="it is a folder, not a file"):
         load_dataset(f"npz:{tmp_path}")
-    with pytest.raises(DataError, match="neither a folder nor a .zip archive"):
+    with pytest.raises(DataError, match=r"neither a folder nor a \.zip archive"):
         load_dataset(f"folder:{tmp_path / 'pipe.npz'}")
 
 

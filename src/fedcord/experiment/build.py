@@ -50,9 +50,11 @@ class Experiment:
 
     def warnings(self) -> tuple[str, ...]:
         """What deserves a second look in the data's spread and the settings, in plain words."""
-        counts = self.partition.counts(self.dataset.train.labels, self.dataset.num_classes)
+        dataset, partition = self.dataset, self.partition
+        counts = partition.counts(dataset.train.labels, dataset.num_classes)
+        spread = measure_heterogeneity(counts, partition.client_names, dataset.class_names)
         own = self.algorithm.notes(self.task) if isinstance(self.algorithm, Explains) else ()
-        return measure_heterogeneity(counts).warnings + own
+        return dataset.notes + spread.warnings + own
 
 
 def build_experiment(

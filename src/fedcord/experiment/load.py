@@ -10,8 +10,8 @@ from typing import Any
 
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.core.errors import ConfigError, DataError, unknown_name
-from fedcord.core.params import build, plain
 from fedcord.core.names import is_text
+from fedcord.core.params import build, plain
 from fedcord.core.regular_files import read_regular
 from fedcord.data.partition import PARTITIONS
 from fedcord.data.partition import check_spec as check_partition
