@@ -18,12 +18,13 @@ from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
 from fedcord.core.params import build
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
-from fedcord.data.dataset import Dataset, Split
+from fedcord.data.dataset import STANDARD, Dataset, Split
 from fedcord.data.download import Progress as DownloadProgress
 from fedcord.data.heterogeneity import measure_heterogeneity
 from fedcord.data.holdout import split_client
 from fedcord.data.partition import Partition
 from fedcord.data.registry import load_dataset
+from fedcord.data.standardise import standardisation
 from fedcord.data.transforms import augmentations, prepare_fn
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.population import Population
@@ -93,12 +94,16 @@ def build_experiment(
         raise ConfigError(problems)
     partition = partition_of(config, dataset)
     algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
+    population = arrange(dataset, partition, config)
     values = task_values(dataset, config.model, data_dirs or ())
+    if dataset.kind == "vector" and dataset.scale == STANDARD:
+        clients = map(population.client, range(population.num_clients))
+        mean, std = standardisation([client.train.inputs.numpy() for client in clients])
+        values |= {"mean": list(mean), "std": list(std)}
     task = task_from_values(values)
     problems = _misfits(algorithm, task, config)
     if problems:
         raise ConfigError(problems)
-    population = arrange(dataset, partition, config)
     if is_applicable(algorithm, task):
         population, values = as_features(
             population, task, values, config.threads, data_dirs, on_feature
