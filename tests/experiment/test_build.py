@@ -182,3 +182,19 @@ def test_standardised_vectors_have_equal_bits_when_the_task_is_rebuilt(tmp_path:
         for engine in ("sequential", "wire")
     }
     assert len(hashes) == 1
+
+
+def test_data_without_a_test_part_is_refused() -> None:
+    mine = _own()
+    empty = Split(mine.test.inputs[:0], mine.test.labels[:0])
+    config = load_config({"algorithm": "afl", "dataset": "own:mine", "clients": 2})
+    with pytest.raises(DataError, match="'mine' has no test examples, so no accuracy"):
+        build_experiment(config, dataclasses.replace(mine, test=empty))
+
+
+def test_clients_that_are_all_empty_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "clients.json"
+    path.write_text('{"clients": [[], []]}')
+    settings = {"algorithm": "afl", "dataset": "own:mine", "partition": f"file:{path}"}
+    with pytest.raises(DataError, match="leaves every client without examples"):
+        build_experiment(load_config(settings), _own())

@@ -1,9 +1,9 @@
 """Every feature of a table to mean 0 and standard deviation 1.
 
 The constants come from plain sums over the clients' training parts, as sites could add them up
-without showing a row: first how many rows there are and Σx, then, with the mean known, Σ(x − mean)².
-One pass with Σx² would do for exact numbers; in floating point it loses the spread of a feature
-that lies far from zero.
+without showing a row: first how many rows there are and Σx, then, with the mean known,
+Σ(x − mean)². One pass with Σx² would do for exact numbers; in floating point it loses the spread of
+a feature that lies far from zero.
 """
 
 from __future__ import annotations

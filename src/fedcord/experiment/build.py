@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedcord.algorithms.registry import algorithm_class
 from fedcord.core.contract import Algorithm, Explains, FitsTask, KeepsOwnModels, MixesNetworks
-from fedcord.core.errors import ConfigError
+from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import Examples
 from fedcord.core.params import build
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
@@ -82,6 +82,12 @@ def build_experiment(
             data_dirs=data_dirs,
             allow_download=allow_download,
             progress=on_download,
+        )
+    if len(dataset.test) == 0:
+        raise DataError(
+            f"data set '{dataset.name}' has no test examples, so no accuracy could be measured; "
+            "give it some, or let a fifth of the training examples become the test part (arrays x "
+            "and y in an npz file, class folders without train/ and test/)."
         )
     problems = [
         problem

@@ -66,7 +66,7 @@ class FromFile:
     def _read(self) -> dict[str, Any]:
         try:
             content = json.loads(Path(self.path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:  # ValueError: also huge numbers
             raise self._error(f"cannot be read as JSON ({error}); see the form below") from error
         if not isinstance(content, dict) or not isinstance(content.get("clients"), list):
             raise self._error('has no list under "clients"')
