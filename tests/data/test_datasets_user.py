@@ -132,6 +132,10 @@ def test_token_ids_on_request(tmp_path: Path) -> None:
             {"x": np.array([[0.0], [1e300], [0.0], [0.0]]), "y": np.zeros(4, int)},
             "x holds NaN or infinity, first in row 1",
         ),
+        (
+            _four(np.zeros((6, 4))) | {"y_test": np.array(["a", "b"])},
+            "labels are int64 and <U1 in different parts; use one type",
+        ),
         (_four(np.zeros((6, 4))) | {"domain": np.zeros(6)}, "nothing uses the arrays domain"),
         (
             _four(np.zeros((6, 4))) | {"class_names": np.array(["a", "b"])},

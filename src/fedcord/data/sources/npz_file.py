@@ -227,7 +227,7 @@ def _whole(path: Path, columns: list[Array | None]) -> list[Labels]:
             raise DataError(
                 f"{path}: labels are {column.dtype}; expected whole numbers from 0, or strings."
             )
-        low, top = (column.min(), column.max()) if column.size else (0, 0)
+        low, top = (column.min().item(), column.max().item()) if column.size else (0, 0)
         if low < 0 or top > _LARGEST_LABEL:
             raise DataError(
                 f"{path}: labels run from {low} to {top}; expected whole numbers from 0 to "
@@ -242,10 +242,8 @@ def _ranked(
 ) -> tuple[list[Labels], tuple[str, ...]]:
     """Every value (a word, a user number of any size) by its rank, and the values as names."""
     flat = _flat(path, what, columns)
-    kinds = {"iub" if column.dtype.kind in "iub" else column.dtype.kind for column in flat}
-    if kinds not in ({"iub"}, {"U"}, {"S"}):
-        found = " and ".join(str(column.dtype) for column in flat)
-        raise DataError(f"{path}: {what} are {found}; expected whole numbers or strings.")
+    if any(column.dtype.kind not in "USiub" for column in flat):
+        raise DataError(f"{path}: {what} are {flat[0].dtype}; expected whole numbers or strings.")
     values = np.unique(np.concatenate(flat))
     names = tuple(_word(value) for value in values)
     return [np.searchsorted(values, column).astype(np.int64) for column in flat], names
@@ -272,6 +270,9 @@ def _flat(path: Path, what: str, columns: list[Array | None]) -> list[Array]:
     for column in present:
         if column.ndim == 0 or column.size != len(column):
             raise DataError(f"{path}: {what} have shape {list(column.shape)}; expected [N].")
+    if len({"n" if column.dtype.kind in "iubf" else column.dtype.kind for column in present}) > 1:
+        found = " and ".join(str(column.dtype) for column in present)
+        raise DataError(f"{path}: {what} are {found} in different parts; use one type for all.")
     return [column.reshape(-1) for column in present]
 
 
