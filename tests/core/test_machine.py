@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,5 +27,5 @@ def test_a_system_that_does_not_say_is_taken_for_a_small_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(machine, "_CONTAINER_LIMITS", ())
-    monkeypatch.delattr(machine.os, "sysconf")
+    monkeypatch.delattr(os, "sysconf")
     assert machine.memory_bytes() == 8 << 30

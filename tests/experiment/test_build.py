@@ -1,5 +1,6 @@
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,7 +137,8 @@ def test_settings_read_back_from_a_run_folder_are_the_same(name: str, tmp_path: 
 def _table(scale: str = "standard") -> Dataset:
     """Features of very different scales and one that is constant."""
     mine = _own(num=900)
-    factor, shift = np.float32([1, 1e5, 1e-3, 1, 0]), np.float32([0, 1e6, 0, -9, 7])
+    factor = np.array([1, 1e5, 1e-3, 1, 0], np.float32)
+    shift = np.array([0, 1e6, 0, -9, 7], np.float32)
     train, test = (
         dataclasses.replace(split, inputs=split.inputs * factor + shift)
         for split in (mine.train, mine.test)
@@ -159,7 +161,7 @@ def test_vectors_are_standardised_by_the_clients_training_parts() -> None:
 
 
 def test_a_table_of_mixed_scales_is_learnt(tmp_path: Path) -> None:
-    settings = {"clients": 4, "partition": "iid", "rounds": 5, "model": "logistic"}
+    settings: dict[str, Any] = {"clients": 4, "partition": "iid", "rounds": 5, "model": "logistic"}
     reached = {
         scale: fedcord.run("fedavg", dataset=_table(scale), out=tmp_path / scale, **settings)
         for scale in ("standard", "none")

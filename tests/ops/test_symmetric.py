@@ -13,7 +13,7 @@ from fedcord.ops.symmetric import decompose
 
 
 def _gives_up(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    raise torch.linalg.LinAlgError("failed to converge")
+    raise torch.linalg.LinAlgError("failed to converge")  # type: ignore[attr-defined]
 
 
 def _few_samples(count: int = 1) -> Tensor:

@@ -44,7 +44,8 @@ def standardisation(parts: Sequence[Array]) -> tuple[tuple[float, ...], tuple[fl
 
 def _total(parts: Sequence[Array], of: Callable[[Floats], Floats]) -> Floats:
     """The sum over clients of each client's own sum, in the order of their numbers."""
-    return np.sum([_client_sum(part, of) for part in parts], axis=0)
+    total: Floats = np.sum([_client_sum(part, of) for part in parts], axis=0)
+    return total
 
 
 def _client_sum(rows: Array, of: Callable[[Floats], Floats]) -> Floats:

@@ -91,7 +91,7 @@ def decompose(matrix: Tensor) -> tuple[Tensor, Tensor]:
     try:
         values, vectors = torch.linalg.eigh(matrix)
         return values, vectors
-    except torch.linalg.LinAlgError:
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         from scipy.linalg import LinAlgError, eigh  # deferred: slow to import, seldom needed
 
         try:

@@ -11,18 +11,16 @@ from pathlib import Path
 from fedcord.core.errors import DataError
 from fedcord.core.machine import data_limit, gigabytes
 
-_OPENERS = {".gz": gzip.open, ".bz2": bz2.open}
-
 
 def unpacked(path: Path, data: bytes) -> bytes:
     """`data` of the file `path`, unpacked when its name ends in .gz or .bz2."""
-    opener = _OPENERS.get(path.suffix)
-    if opener is None:
+    if path.suffix not in (".gz", ".bz2"):
         return data
     limit = data_limit()
     try:
-        with opener(io.BytesIO(data)) as file:
-            content = bytes(file.read(limit + 1))
+        packed = io.BytesIO(data)
+        with gzip.open(packed) if path.suffix == ".gz" else bz2.open(packed) as file:
+            content = file.read(limit + 1)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(
             f"{path} cannot be unpacked ({error}); it is truncated or damaged: fetch it again."

@@ -138,18 +138,18 @@ def decode(data: bytes, size: int) -> Picture:
 def _resized(picture: Image.Image, size: int, is_cut: bool) -> Picture:
     from PIL import Image
 
+    ends = None
     if picture.mode == "F" or picture.mode.startswith("I"):
         wide = np.array(picture, np.float32)  # [H, W]
         if not np.isfinite(wide).all():
             raise _UnreadableError("it holds NaN or infinity")
         ends = float(wide.min()), float(wide.max())
-        picture, values = Image.fromarray(wide), np.float32
+        picture = Image.fromarray(wide)
     else:
         picture = picture.convert("L" if picture.mode in ("L", "1", "LA", "La") else "RGB")
-        ends, values = None, np.uint8
     if picture.size != (size, size):
         picture = picture.resize((size, size), Image.Resampling.BILINEAR)
-    pixels: Array = np.array(picture, values)
+    pixels: Array = np.array(picture)
     if pixels.ndim == 2:
         return Picture(pixels[None], ends)
     return Picture(np.ascontiguousarray(pixels.transpose(2, 0, 1)), None, is_cut)

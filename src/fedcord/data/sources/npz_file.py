@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -265,7 +265,7 @@ def _vocabulary(path: Path, splits: list[Split]) -> int:
     return 1 + top
 
 
-def _flat(path: Path, what: str, columns: list[Array | None]) -> list[Array]:
+def _flat(path: Path, what: str, columns: Sequence[Array | None]) -> list[Array]:
     present = [column for column in columns if column is not None]
     for column in present:
         if column.ndim == 0 or column.size != len(column):
