@@ -109,9 +109,10 @@ class Search:
             lines.append(f"  incomplete: {path} lacks {', '.join(_lacking(path, wanted))}")
         hosts = ", ".join(dict.fromkeys(remote.url.rpartition("/")[0] for remote in wanted.remote))
         fetch = f"allow the download from {hosts} with --download" if hosts else wanted.advice
-        lines.append(
-            f"  do: name the folder that has it with --data-dir or {ENVIRONMENT}, or {fetch}."
-        )
+        choice = (
+            f", or {fetch}" if self.folders else ""
+        )  # without a folder there is no place for it
+        lines.append(f"  do: name the folder that has it with --data-dir or {ENVIRONMENT}{choice}.")
         return "\n".join(lines)
 
 
