@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,10 @@ def test_token_ids_on_request(tmp_path: Path) -> None:
             {"x": np.array([[0.0], [1e300], [0.0], [0.0]]), "y": np.zeros(4, int)},
             "x holds NaN or infinity, first in row 1",
         ),
+        (
+            _four(np.zeros((6, 4))) | {"y_test": np.array(["a", "b"])},
+            "labels are int64 and <U1 in different parts; use one type",
+        ),
         (_four(np.zeros((6, 4))) | {"domain": np.zeros(6)}, "nothing uses the arrays domain"),
         (
             _four(np.zeros((6, 4))) | {"class_names": np.array(["a", "b"])},
@@ -217,3 +223,160 @@ def test_wrong_folders_are_refused(files: dict[str, bytes], words: str, tmp_path
 def test_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere does not exist; give a folder"):
         load_dataset(f"folder:{tmp_path / 'nowhere'}")
+
+
+def _hospitals() -> dict[str, bytes]:
+    return {
+        f"{site}/{kind}/{n}.png": _picture(n)
+        for site in ("Köln", "北京")
+        for kind in ("gesund", "krank")
+        for n in range(5)
+    }
+
+
+def test_first_level_may_be_the_group(tmp_path: Path) -> None:
+    spec = _folder(tmp_path / "all", _hospitals())
+    dataset = load_dataset(f"{spec}?group=hospital")
+    assert dataset.class_names == ("gesund", "krank")
+    assert dataset.group_names == {"hospital": ("Köln", "北京")}
+    assert (len(dataset.train), len(dataset.test)) == (16, 4)
+    for split in (dataset.train, dataset.test):
+        for label, site, file in zip(
+            split.labels, split.groups["hospital"], split.files, strict=True
+        ):
+            parts = file.split("/")
+            assert parts[:2] == [("Köln", "北京")[site], ("gesund", "krank")[label]]
+    assert dataset.notes == ()
+
+
+def test_group_below_train_and_test(tmp_path: Path) -> None:
+    files = {
+        f"{part}/{name}": data for part in ("train", "test") for name, data in _hospitals().items()
+    }
+    dataset = load_dataset(_folder(tmp_path / "all", files) + "?group=site")
+    assert (len(dataset.train), len(dataset.test)) == (20, 20)
+    assert dataset.group_names == {"site": ("Köln", "北京")}
+    assert dataset.test.files[0] == "test/Köln/gesund/0.png"
+
+
+@pytest.mark.parametrize(
+    ("option", "files", "words"),
+    [
+        (
+            "",
+            _hospitals(),
+            r"class folders hold folders \(Köln, 北京\), where CLASS/NAME was expected; if the "
+            r"outer folders are sites rather than classes, write \?group=NAME",
+        ),
+        (
+            "?group=hospital",
+            {f"x/{name}": data for name, data in _hospitals().items()},
+            r"\(x/Köln, x/北京\), where HOSPITAL/CLASS/NAME was expected; put the pictures",
+        ),
+        (
+            "?group=hospital",
+            {"a/x.png": _picture(1), "b/x.png": _picture(1)},
+            "no images in class sub-folders; expected HOSPITAL/CLASS/NAME",
+        ),
+    ],
+)
+def test_folders_at_the_wrong_depth_are_refused_with_advice(
+    option: str, files: dict[str, bytes], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=words):
+        load_dataset(_folder(tmp_path / "all", files) + option)
+
+
+def test_what_is_left_out_is_told_in_one_note(tmp_path: Path) -> None:
+    files = {f"{c}/{n}.png": _picture(n) for c in "ab" for n in range(3)}
+    files |= {"c/notes.txt": b"x", "stray.png": _picture(1)}
+    spec = _folder(tmp_path / "zoo", files)
+    (tmp_path / "zoo" / "d").mkdir()
+    dataset = load_dataset(spec)
+    assert dataset.class_names == ("a", "b")
+    assert dataset.notes == (
+        "left out of zoo: folders without pictures: c, d; files that are no picture in a class "
+        "folder: c/notes.txt, stray.png.",
+    )
+
+
+def test_a_name_that_is_not_utf8_is_kept_readable(tmp_path: Path) -> None:
+    files = {f"{c}/{n}.png": _picture(n) for c in "ab" for n in range(3)}
+    spec = _folder(tmp_path / "zoo", files)
+    os.rename(tmp_path / "zoo" / "b", os.fsencode(tmp_path / "zoo") + b"/caf\xe9")
+    assert load_dataset(spec).class_names == ("a", "caf\\xe9")
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "classes"),
+    [
+        ([1, 2, 1, 2, 2, 1], None, ("1", "2")),
+        ([5, 999_999, 5, 5, 999_999, 5], None, ("5", "999999")),
+        ([1.0, 3.0, 1.0, 3.0, 1.0, 3.0], None, ("1", "3")),
+        ([1, 2, 1, 2, 2, 1], ["no", "yes"], ("no", "yes")),
+        ([0, 2, 0, 2, 2, 0], ["a", "b", "c"], ("a", "b", "c")),
+    ],
+)
+def test_classes_are_those_that_occur(
+    labels: list[float], names: list[str] | None, classes: tuple[str, ...], tmp_path: Path
+) -> None:
+    given = {} if names is None else {"class_names": np.array(names)}
+    dataset = load_dataset(_save(tmp_path, x=np.zeros((6, 2)), y=np.array(labels), **given))
+    assert dataset.class_names == classes
+    assert set(dataset.train.labels.tolist()) == ({0, 2} if len(classes) == 3 else {0, 1})
+
+
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_medical_labels_of_another_shape_are_refused(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    images = _noise(2, 6, 6)
+    arrays = {f"{part}_images": images for part in ("train", "val", "test")}
+    labels = {f"{part}_labels": np.zeros((2, 1), int) for part in ("train", "test")}
+    with pytest.raises(DataError, match=r"labels have shape \[.*\]; expected \[N\]"):
+        load_dataset(_save(tmp_path, **arrays, **labels, val_labels=np.zeros(shape, int)))
+
+
+def test_token_ids_beyond_any_table_are_refused(tmp_path: Path) -> None:
+    spec = _save(tmp_path, **_four(np.full((6, 3), 10**12)))
+    with pytest.raises(DataError, match="token ids run to 1000000000000; allowed are 0 to 9999999"):
+        load_dataset(f"{spec}?kind=text")
+
+
+@pytest.mark.parametrize("prefix", ["npz", "folder"])
+def test_a_home_that_is_not_known_is_named(prefix: str) -> None:
+    with pytest.raises(DataError, match="'~nobody-here/x': the home folder it starts with"):
+        load_dataset(f"{prefix}:~nobody-here/x")
+
+
+def test_a_pipe_and_a_device_are_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npz")
+    for place in (tmp_path / "pipe.npz", Path("/dev/zero")):
+        with pytest.raises(DataError, match=r"cannot be read \(it is a pipe or device"):
+            load_dataset(f"npz:{place}")
+    with pytest.raises(DataError, match="it is a folder, not a file"):
+        load_dataset(f"npz:{tmp_path}")
+    with pytest.raises(DataError, match=r"neither a folder nor a \.zip archive"):
+        load_dataset(f"folder:{tmp_path / 'pipe.npz'}")
+
+
+def test_a_folder_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = _folder(tmp_path / "zoo", {f"{c}/{n}.png": _picture(n) for c in "ab" for n in range(3)})
+    real = os.scandir
+
+    def closed(path: Any) -> Any:  # permissions do not bind the superuser, who may run the tests
+        if str(path).endswith("/b"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    with pytest.raises(DataError, match=r"zoo/b' cannot be read \(Permission denied\)"):
+        load_dataset(spec)
+
+
+def test_a_link_back_to_a_folder_above_is_passed_over(tmp_path: Path) -> None:
+    spec = _folder(tmp_path / "zoo", {f"{c}/{n}.png": _picture(n) for c in "ab" for n in range(3)})
+    (tmp_path / "zoo" / "c").symlink_to(tmp_path / "zoo")
+    assert load_dataset(spec).class_names == ("a", "b")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -194,3 +197,71 @@ def test_labelled_csv_joins_its_columns() -> None:
 def test_damaged_csv_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(DataError, match=words):
         read_labelled_csv(WHERE, data, 4)
+
+
+def _announcing(total: int, name: str = "x.npy") -> bytes:
+    """A small npz whose directory says that a member unpacks to `total` bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, b"\0" * 1000)
+    data = bytearray(buffer.getvalue())
+    entry = data.index(b"PK\x01\x02")
+    data[entry + 24 : entry + 28] = total.to_bytes(4, "little")
+    return bytes(data)
+
+
+def test_npz_larger_than_the_memory_is_refused_before_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedcord.data.formats.npz.data_limit", lambda: 10**9)
+    path = tmp_path / "a.npz"
+    path.write_bytes(_announcing(4 * 10**9))
+    with pytest.raises(DataError, match=r"unpacks to 4 GB; at most 1 GB, a quarter of .* uint8"):
+        read_npz(path)
+
+
+@pytest.mark.parametrize("shape", ["(10000000000000,)", "(3, 2)", "(-3,)", "()"])
+def test_npz_whose_header_does_not_fit_its_bytes_is_refused(shape: str, tmp_path: Path) -> None:
+    good = io.BytesIO()
+    np.save(good, np.arange(3, dtype=np.int64))
+    header = good.getvalue()[:128].replace(b"(3,)", shape.encode()).replace(b" " * 8, b"")
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        fixed = header[:8] + (len(header) - 10).to_bytes(2, "little") + header[10:]
+        archive.writestr("x.npy", fixed + good.getvalue()[128:])
+    with pytest.raises(DataError, match=r"a\.npz cannot be read at 'x' \(its header announces"):
+        read_npz(path)
+
+
+def test_locked_and_strangely_packed_npz_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.arange(3))
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    first, entry = 0, data.index(b"PK\x01\x02")
+    locked, strange = bytearray(data), bytearray(data)
+    locked[first + 6] |= 1
+    locked[entry + 8] |= 1
+    strange[first + 8] = strange[entry + 10] = 98  # PPMd
+    (tmp_path / "a.npz").write_bytes(locked)
+    with pytest.raises(DataError, match=r"'x\.npy' is locked with a password"):
+        read_npz(tmp_path / "a.npz")
+    (tmp_path / "a.npz").write_bytes(strange)
+    with pytest.raises(DataError, match=r"cannot be read at 'x' \(That compression method"):
+        read_npz(tmp_path / "a.npz")
+
+
+def test_npz_with_something_else_inside_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("README.txt", "hello")
+    with pytest.raises(DataError, match=r"holds 'README\.txt', which is no array"):
+        read_npz(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_a_packed_file_that_swells_is_refused(
+    pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedcord.data.formats.gzipped.data_limit", lambda: 1000)
+    name = "a.gz" if pack is gzip.compress else "a.bz2"
+    assert unpacked(Path(name), pack(b"0" * 1000)) == b"0" * 1000
+    with pytest.raises(DataError, match="unpacks to more than 1e-06 GB"):
+        unpacked(Path(name), pack(b"0" * 1001))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,23 +104,94 @@ def test_truncated_tar_is_refused(kept: float, tmp_path: Path) -> None:
 
 def test_images_are_decoded_to_one_size_and_channel_count(tmp_path: Path) -> None:
     tree = open_tree(_zip(tmp_path / "t.zip", {"a.png": _png(200), "b.png": _png(9, 12, "L")}))
-    images = read_images(tree, ["a.png", "b.png"], 8)
+    images = read_images(tree, ["a.png", "b.png"], 8).pixels
     assert images.shape == (2, 3, 8, 8)
     assert images[0, :, 4, 4].tolist() == [200, 0, 55]
     assert images[1, :, 4, 4].tolist() == [9, 9, 9]
-    assert read_images(tree, ["b.png"], 8, channels=None).shape == (1, 1, 8, 8)
-    assert read_images(tree, ["a.png", "b.png"], 8, channels=None).shape == (2, 3, 8, 8)
-    assert read_images(tree, ["a.png"], 8, channels=1)[0, 0, 0, 0] == round(
+    assert read_images(tree, ["b.png"], 8, channels=None).pixels.shape == (1, 1, 8, 8)
+    assert read_images(tree, ["a.png", "b.png"], 8, channels=None).pixels.shape == (2, 3, 8, 8)
+    assert read_images(tree, ["a.png"], 8, channels=1).pixels[0, 0, 0, 0] == round(
         0.299 * 200 + 0.114 * 55
     )
 
 
-def test_sixteen_bit_grey_is_scaled_not_clipped() -> None:
+def _saved(pixels: Any, form: str, **options: Any) -> bytes:
     from PIL import Image
 
     buffer = io.BytesIO()
-    Image.fromarray(np.full((4, 4), 257 * 100, np.uint16)).save(buffer, "PNG")
-    assert decode(buffer.getvalue(), 4).tolist() == np.full((1, 4, 4), 100).tolist()
+    Image.fromarray(pixels).save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF"])
+def test_more_than_eight_bits_are_scaled_by_the_range_of_all(form: str, tmp_path: Path) -> None:
+    dark, bright = (np.full((4, 4), value, np.uint16) for value in (1000, 4095))  # 12 bits used
+    bright[0, 0] = 0
+    files = {"a.png": _saved(dark, form), "b.png": _saved(bright, form)}
+    tree = open_tree(_zip(tmp_path / "t.zip", files))
+    pictures = read_images(tree, ["a.png", "b.png"], 4, channels=None)
+    assert pictures.pixels[0].tolist() == np.full((1, 4, 4), round(255 * 1000 / 4095)).tolist()
+    assert pictures.pixels[1, 0, 0, :2].tolist() == [0, 255]
+    assert pictures.notes == (
+        "2 of 2 pictures have more than 8 bits of grey: their values from 0 to 4095 were scaled to "
+        "0 to 255.",
+    )
+
+
+def test_float_pictures_are_scaled_and_refused_with_nan(tmp_path: Path) -> None:
+    values = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+    holed = np.where(values > 0, np.float32("nan"), values)
+    files = {"a.tif": _saved(values, "TIFF"), "b.tif": _saved(holed, "TIFF"), "c.png": _png(9)}
+    tree = open_tree(_zip(tmp_path / "t.zip", files))
+    pictures = read_images(tree, ["a.tif", "c.png"], 4)
+    assert pictures.pixels[0, 0].reshape(-1).tolist() == [17 * n for n in range(16)]
+    assert pictures.pixels[1, :, 0, 0].tolist() == [9, 0, 246]
+    assert "values from -1 to 1 were scaled" in pictures.notes[0]
+    with pytest.raises(DataError, match=r"b\.tif \(it holds NaN or infinity\)"):
+        read_images(tree, ["b.tif"], 4)
+
+
+def test_sixteen_bits_per_colour_are_told(tmp_path: Path) -> None:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    row = b"\0" + struct.pack(">3H", 4095, 0, 65535) * 4  # Pillow cannot write such a picture
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", 4, 4, 16, 2, 0, 0, 0))
+    data += chunk(b"IDAT", zlib.compress(row * 4)) + chunk(b"IEND", b"")
+    tree = open_tree(_zip(tmp_path / "t.zip", {"a.png": data}))
+    pictures = read_images(tree, ["a.png"], 4)
+    assert pictures.pixels[0, :, 0, 0].tolist() == [15, 0, 255]
+    assert "1 of 1 pictures have 16 bits per colour" in pictures.notes[0]
+
+
+def test_cameras_rotation_is_honoured() -> None:
+    from PIL import Image
+
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: rows of the file are columns of the scene
+    pixels = np.zeros((8, 8), np.uint8)
+    pixels[:4] = 255
+    turned = decode(_saved(pixels, "PNG", exif=exif), 8).pixels[0]
+    assert turned.tolist() == np.rot90(pixels, -1).tolist()
+
+
+def test_pictures_too_many_for_the_memory_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedcord.data.formats.images.data_limit", lambda: 1000)
+    tree = open_tree(_zip(tmp_path / "t.zip", {"a.png": b"never looked at"}))
+    with pytest.raises(DataError, match=r"1 pictures of 32x32 need up to .* a smaller \?size="):
+        read_images(tree, ["a.png"], 32)
+
+
+def test_a_decompression_bomb_is_named(tmp_path: Path) -> None:
+    data = bytearray(_png(1))
+    data[16:24] = (60_000).to_bytes(4, "big") * 2  # width and height in the header
+    data[29:33] = zlib.crc32(bytes(data[12:29])).to_bytes(4, "big")
+    tree = open_tree(_zip(tmp_path / "t.zip", {"a.png": bytes(data)}))
+    with pytest.raises(DataError, match=r"a\.png \(Image size \(3600000000 pixels\) exceeds"):
+        read_images(tree, ["a.png"], 8)
 
 
 def test_unreadable_images_are_counted_and_named(tmp_path: Path) -> None:
@@ -137,7 +211,7 @@ def test_resizing_arrays_equals_resizing_pictures() -> None:
 
     buffer = io.BytesIO()
     Image.fromarray(image[0].transpose(1, 2, 0)).save(buffer, "PNG")
-    np.testing.assert_array_equal(resized(image, 9, 3)[0], decode(buffer.getvalue(), 9))
+    np.testing.assert_array_equal(resized(image, 9, 3)[0], decode(buffer.getvalue(), 9).pixels)
     grey = resized(image[:, :1], 9, 3)
     np.testing.assert_array_equal(grey[:, 0], grey[:, 2])
     np.testing.assert_array_equal(resized(image, 6, 3), image)

@@ -134,3 +134,16 @@ def test_many_clients_are_paired_in_part(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_is_not_a_table(counts: NDArray[np.int64]) -> None:
     with pytest.raises(DataError, match="is not a client × class table; give counts"):
         measure_heterogeneity(counts.astype(np.int64))
+
+
+def test_warnings_name_clients_and_classes() -> None:
+    counts = np.array([[9, 0, 0], [0, 0, 0], [1, 1, 0]])
+    told = measure_heterogeneity(counts, ("Köln", "北京", "Aarau"), ("gesund", "krank", "tot"))
+    words = " ".join(told.warnings)
+    for part in (
+        "no examples (北京)",
+        "single class (Köln)",
+        "class tot:",
+        "client Köln holds more",
+    ):
+        assert part in words

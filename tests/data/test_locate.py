@@ -121,3 +121,48 @@ def test_sums_file_must_be_well_formed(tmp_path: Path) -> None:
 def test_unreadable_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nothing\.bin cannot be read \(No such file"):
         read_checked(tmp_path / "nothing.bin")
+
+
+def _homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user whom neither HOME nor the system's list of users knows."""
+    monkeypatch.delenv("FEDCORD_DATA", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+
+
+def test_a_user_without_a_home_can_use_what_needs_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    _homeless(monkeypatch)
+    assert data_folders() == ()
+    assert len(load_dataset("digits").test) == 359
+    for download in (False, True):
+        with pytest.raises(
+            DataError, match=r"nowhere, since this user has no home(.|\n)*FEDCORD_DATA\.$"
+        ):
+            load_dataset("mnist", allow_download=download)
+
+
+def test_a_data_folder_with_an_unknown_home_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDCORD_DATA", "~nobody-here/data")
+    with pytest.raises(DataError, match="'mnist': '~nobody-here/data': the home folder"):
+        load_dataset("mnist")
+
+
+def test_a_data_folder_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(path: Path) -> bool:  # permissions do not bind the superuser
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", closed)
+    with pytest.raises(
+        DataError, match=r"'mnist': '.*' cannot be read \(Permission denied\); check"
+    ):
+        load_dataset("mnist", data_dirs=[tmp_path])
+
+
+def test_a_file_larger_than_the_memory_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedcord.data.checksum.data_limit", lambda: 10)
+    (tmp_path / "a").write_bytes(b"0" * 11)
+    with pytest.raises(DataError, match="a quarter of this machine's memory, are read: keep fewer"):
+        read_checked(tmp_path / "a")

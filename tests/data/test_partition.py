@@ -226,3 +226,20 @@ def test_works_without_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
     assert done.returncode == 0
+
+
+def test_natural_clients_are_called_by_their_group() -> None:
+    groups = {"site": np.array([2, 0, 2, 0]), "plain": np.array([7, 7, 9, 9])}
+    made = {
+        key: make_partition(
+            f"natural:{key}",
+            np.array([0, 1, 0, 1]),
+            num_classes=2,
+            num_clients=0,
+            seed=0,
+            groups=groups,
+            group_names={"site": ("Köln", "nobody", "北京")},
+        ).client_names
+        for key in groups
+    }
+    assert made == {"site": ("Köln", "北京"), "plain": ("7", "9")}

@@ -146,3 +146,10 @@ def test_data_without_domains() -> None:
             seed=0,
             groups={"site": np.arange(4)},
         )
+
+
+def test_clients_are_called_by_their_domain() -> None:
+    partition, domain = _make("domain", ("Köln", "北京"), [20, 20], 3)
+    assert sorted(partition.client_names) == ["Köln 1", "Köln 2", "北京"]
+    for name, part in zip(partition.client_names, partition.clients, strict=True):
+        assert ("Köln", "北京")[domain[part[0]]] == name.split()[0]

@@ -25,6 +25,14 @@ def _read(path: Path, content: object, clients: int = 0, options: str = "") -> P
 def test_reads_what_it_says(tmp_path: Path) -> None:
     partition = _read(tmp_path / "a.json", {"clients": [[5, 0], [], [9]]})
     assert [part.tolist() for part in partition.clients] == [[0, 5], [], [9]]
+    assert partition.client_names == ()
+
+
+def test_names_of_clients_are_read_and_stored(tmp_path: Path) -> None:
+    names = ["Köln", "北京"]
+    partition = _read(tmp_path / "a.json", {"clients": [[0], [1]], "client_names": names})
+    assert partition.client_names == ("Köln", "北京")
+    assert partition.to_json()["client_names"] == names
 
 
 @pytest.mark.parametrize("spec", ["dirichlet:0.5", "dirichlet-overlap:0.5"])
@@ -51,6 +59,9 @@ def test_longtail_takes_examples_away(tmp_path: Path) -> None:
     [
         ("{", "cannot be read as JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
+        ('{"clients": [[' + "1" * 5000 + "]]}", "cannot be read as JSON"),
+        ({"clients": [[0], [1]], "client_names": ["a"]}, "not a list of 2 names"),
+        ({"clients": [[0]], "client_names": "a"}, "not a list of 1 names"),
         ([[0]], 'has no list under "clients"'),
         ({"clients": {}}, 'has no list under "clients"'),
         ({"clients": []}, "holds no clients"),

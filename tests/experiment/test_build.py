@@ -1,4 +1,6 @@
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,3 +132,71 @@ def test_settings_read_back_from_a_run_folder_are_the_same(name: str, tmp_path: 
     folder.create()
     folder.write_config(config.plain())
     assert config.differences(folder.read_config()) == []
+
+
+def _table(scale: str = "standard") -> Dataset:
+    """Features of very different scales and one that is constant."""
+    mine = _own(num=900)
+    factor = np.array([1, 1e5, 1e-3, 1, 0], np.float32)
+    shift = np.array([0, 1e6, 0, -9, 7], np.float32)
+    train, test = (
+        dataclasses.replace(split, inputs=split.inputs * factor + shift)
+        for split in (mine.train, mine.test)
+    )
+    return dataclasses.replace(mine, train=train, test=test, scale=scale)  # type: ignore[arg-type]
+
+
+def test_vectors_are_standardised_by_the_clients_training_parts() -> None:
+    settings = {"algorithm": "fedavg", "dataset": "own:mine", "clients": 4, "partition": "iid"}
+    made = build_experiment(load_config(settings), _table())
+    people = made.population
+    rows = torch.cat([people.client(k).train.inputs for k in range(4)])
+    assert len(rows) < len(people.inputs)  # validation and test parts have no say
+    prepared = made.task.prepare(rows).double()
+    torch.testing.assert_close(prepared.mean(0), torch.zeros(5).double(), rtol=0, atol=1e-5)
+    spread = torch.tensor([1.0, 1, 1, 1, 0]).double()
+    torch.testing.assert_close(prepared.std(0, correction=0), spread, rtol=1e-4, atol=1e-6)
+    plain = build_experiment(load_config(settings), _table("none"))
+    assert torch.equal(plain.task.prepare(rows), rows)
+
+
+def test_a_table_of_mixed_scales_is_learnt(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"clients": 4, "partition": "iid", "rounds": 5, "model": "logistic"}
+    reached = {
+        scale: fedcord.run("fedavg", dataset=_table(scale), out=tmp_path / scale, **settings)
+        for scale in ("standard", "none")
+    }
+    assert reached["standard"]["accuracy"] > 0.85
+    assert reached["none"]["accuracy"] < 0.7
+
+
+def test_standardised_vectors_have_equal_bits_when_the_task_is_rebuilt(tmp_path: Path) -> None:
+    hashes = {
+        fedcord.run(
+            "fedavg",
+            dataset=_table(),
+            out=tmp_path / engine,
+            engine=engine,
+            clients=3,
+            rounds=2,
+            partition="iid",
+        )["state_hash"]
+        for engine in ("sequential", "wire")
+    }
+    assert len(hashes) == 1
+
+
+def test_data_without_a_test_part_is_refused() -> None:
+    mine = _own()
+    empty = Split(mine.test.inputs[:0], mine.test.labels[:0])
+    config = load_config({"algorithm": "afl", "dataset": "own:mine", "clients": 2})
+    with pytest.raises(DataError, match="'mine' has no test examples, so no accuracy"):
+        build_experiment(config, dataclasses.replace(mine, test=empty))
+
+
+def test_clients_that_are_all_empty_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "clients.json"
+    path.write_text('{"clients": [[], []]}')
+    settings = {"algorithm": "afl", "dataset": "own:mine", "partition": f"file:{path}"}
+    with pytest.raises(DataError, match="leaves every client without examples"):
+        build_experiment(load_config(settings), _own())

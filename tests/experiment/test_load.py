@@ -1,9 +1,12 @@
+import os
+from pathlib import Path
+
 import pytest
 
 from fedcord.core.errors import ConfigError
 from fedcord.experiment.compare import make_study
 from fedcord.experiment.config import RunConfig
-from fedcord.experiment.load import load_config, parse_assignment
+from fedcord.experiment.load import load_config, parse_assignment, read_toml
 
 
 def test_defaults_are_complete_and_resolved() -> None:
@@ -90,3 +93,17 @@ def test_an_own_class_is_compared_under_its_name() -> None:
     study = make_study(["fedavg", own], {}, 1, ["FedProx:proximal_weight=0.5"])
     assert study.contenders["FedProx"].params["proximal_weight"] == 0.5
     assert study.contenders["FedProx"].algorithm == own
+
+
+@pytest.mark.parametrize("name", ["dataset", "partition"])
+def test_names_that_no_file_can_hold_are_refused(name: str) -> None:
+    given = {"dataset": "npz:caf\udce9.npz", "partition": "file:caf\udce9.json"}[name]
+    with pytest.raises(ConfigError, match=rf"{name} = '.*caf\\udce9.*it holds bytes that are not"):
+        load_config({"algorithm": "fedavg", name: given})
+
+
+def test_a_study_must_be_a_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "study.toml")
+    for place in (tmp_path / "study.toml", Path("/dev/zero")):
+        with pytest.raises(ConfigError, match=r"cannot be read \(it is a pipe or device"):
+            read_toml(place)

@@ -53,22 +53,25 @@ def execute(arguments: argparse.Namespace) -> None:
         )
     partition = partition_of(config, dataset)
     counts = partition.counts(dataset.train.labels, dataset.num_classes)
-    report = measure_heterogeneity(counts)
+    report = measure_heterogeneity(counts, partition.client_names, dataset.class_names)
     if picture is not None:
         from fedcord.report.canvas import save_figure
         from fedcord.report.heatmap import heatmap_figure
 
         title = f"{dataset.name}, {partition.spec}, seed {config.seed}"
-        save_figure(heatmap_figure(counts, dataset.class_names, title), picture)
+        figure = heatmap_figure(counts, dataset.class_names, title, partition.client_names)
+        save_figure(figure, picture)
     if arguments.json:
         values = {
             "dataset": dataset.name,
             "partition": partition.spec,
             "partition_hash": partition.hash,
             "seed": config.seed,
+            "client_names": list(partition.client_names),
             "class_names": list(dataset.class_names),
             "counts": counts.tolist(),
             "picture": None if picture is None else str(picture),
+            "notes": list(dataset.notes),
             **report.to_json(),
         }
         sys.stdout.write(json.dumps(values) + "\n")
@@ -81,6 +84,7 @@ def _show(
 ) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
     counts = partition.counts(dataset.train.labels, dataset.num_classes)
@@ -94,9 +98,10 @@ def _show(
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column(_class_header(report.num_classes), no_wrap=True)
     largest = max(int(counts.max()), 1)
+    names = partition.client_names or [str(number) for number in range(report.num_clients)]
     for number, client in list(enumerate(report.clients))[:MAX_SHOWN]:
         table.add_row(
-            str(number),
+            Text(names[number]),  # a name may hold square brackets, which are not ours
             f"{client.size:,}",
             str(client.num_classes),
             f"{client.entropy_bits:.2f}",
@@ -114,10 +119,19 @@ def _show(
         f"between clients JS {report.pairwise_jensen_shannon:.2f}, "
         f"size Gini {report.size_gini:.2f}"
     )
-    for line in report.warnings:
-        console.print(f"[yellow]note[/] {line}")
+    if _is_named(dataset.class_names):
+        known = ", ".join(f"{c} {name}" for c, name in enumerate(dataset.class_names[:MAX_SHOWN]))
+        more = report.num_classes - MAX_SHOWN
+        console.print(Text(f"classes: {known}{f' and {more} more' if more > 0 else ''}"))
+    for line in (*dataset.notes, *report.warnings):
+        console.print(Text.assemble(("note", "yellow"), f" {line}"))
     if picture is not None:
         console.print(f"picture: {picture}")
+
+
+def _is_named(classes: tuple[str, ...]) -> bool:
+    """Whether classes are called anything but their numbers."""
+    return classes != tuple(str(c) for c in range(len(classes)))
 
 
 def _class_header(num_classes: int) -> str:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -84,7 +85,7 @@ class RunBars:
             self._bars.update(bar, total=total, completed=done, note="")
             if not self._hidden:
                 for line in experiment.warnings():
-                    self.console.print(f"[yellow]note[/] {title}: {line}")
+                    self.console.print(f"[yellow]note[/] {title}: {escape(line)}")
 
         def client(examples: int) -> None:
             nonlocal seen

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedcord.core.errors import ConfigError
+
 ENVIRONMENT = "FEDCORD_DATA"
 CACHE = "~/.cache/fedcord/data"
 
@@ -14,7 +16,24 @@ def data_folders(given: Sequence[str | Path] | None = None) -> tuple[Path, ...]:
     """The folders in the order they are searched.
 
     `given` if there are any, else the environment variable FEDCORD_DATA (a list of folders like
-    PATH), else the user's cache folder.
+    PATH), else the user's cache folder. A user without a home has none: built-in data needs none.
     """
     listed = [item.strip() for item in os.environ.get(ENVIRONMENT, "").split(os.pathsep)]
-    return tuple(Path(f).expanduser() for f in given or list(filter(None, listed)) or [CACHE])
+    named = given or list(filter(None, listed))
+    if named:
+        return tuple(user_path(folder) for folder in named)
+    try:
+        return (Path(CACHE).expanduser(),)
+    except RuntimeError:
+        return ()
+
+
+def user_path(text: str | Path) -> Path:
+    """A path as a person writes it, where `~` is the home folder."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"'{text}': the home folder it starts with is not known ({error}); write the whole "
+            "path."
+        ) from error

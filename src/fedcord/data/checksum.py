@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedcord.core.errors import DataError
+from fedcord.core.machine import data_limit, gigabytes
+from fedcord.core.regular_files import check_regular
 
 SUMS_FILE = "SHA256SUMS"
 _SUMS_LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](.+)")
@@ -37,6 +39,12 @@ def read_checked(path: Path, root: Path | None = None, official: Official | None
         official: what the published file looks like.
     """
     try:
+        size = check_regular(path)
+        if size > data_limit():
+            raise DataError(
+                f"{path} has {gigabytes(size)}; at most {gigabytes(data_limit())}, a quarter of "
+                "this machine's memory, are read: keep fewer rows."
+            )
         data = path.read_bytes()
     except OSError as error:
         raise DataError(

@@ -14,6 +14,10 @@ from fedcord.core.errors import DataError
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
 Kind = Literal["image", "vector", "text"]
+Scale = Literal["standard", "none"]
+
+STANDARD: Scale = "standard"
+SCALES: tuple[Scale, ...] = get_args(Scale)
 
 _FORMS: Mapping[str, tuple[type[np.generic], int, str]] = {
     "image": (np.uint8, 4, "uint8 [N, C, H, W]"),
@@ -33,11 +37,13 @@ class Split:
         labels: int64 [N].
         groups: further int64 [N] arrays by name, such as the domain or the user a row comes from;
             partitioners can divide by them.
+        files: for pictures of a folder, the name of each row's file; empty when rows have none.
     """
 
     inputs: Array
     labels: Labels
     groups: Mapping[str, Labels] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.labels.shape[0])
@@ -61,6 +67,9 @@ class Dataset:
         std: per channel, likewise.
         group_names: for a group of `train.groups`, what its numbers stand for.
         vocabulary: for text, the size of the token table (ids are below it).
+        scale: for vectors, "standard" to bring every feature to mean 0 and standard deviation 1
+            over the clients' training parts, or "none" to take them as they are.
+        notes: what a loader found worth telling, in plain words.
     """
 
     name: str
@@ -72,10 +81,14 @@ class Dataset:
     std: tuple[float, ...] = ()
     group_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     vocabulary: int = 0
+    scale: Scale = STANDARD
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in _FORMS:
             raise self._error(f"kind is '{self.kind}'; allowed: {', '.join(get_args(Kind))}")
+        if self.scale not in SCALES:
+            raise self._error(f"scale is '{self.scale}'; allowed: {', '.join(SCALES)}")
         if not self.class_names:
             raise self._error("class_names is empty; give one name per class")
         self._check_split("train", self.train)
@@ -123,6 +136,11 @@ class Dataset:
             names = self.group_names.get(group)
             limit = len(names) if names is not None else None
             self._check_index(f"{part} group '{group}'", values, len(inputs), limit, "names")
+        if len(split.files) not in (0, len(inputs)):
+            raise self._error(
+                f"{part} has {len(split.files)} file names but {len(inputs)} inputs; give one each "
+                "or none"
+            )
         if self.kind == "vector":
             self._check_finite(part, inputs)
         if self.kind == "text" and inputs.size:

@@ -16,6 +16,7 @@ Clients without examples have no distribution; they are listed and left out of m
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,11 +91,17 @@ class HeterogeneityReport:
         return dataclasses.asdict(self)
 
 
-def measure_heterogeneity(counts: NDArray[np.int64]) -> HeterogeneityReport:
+def measure_heterogeneity(
+    counts: NDArray[np.int64],
+    client_names: Sequence[str] = (),
+    class_names: Sequence[str] = (),
+) -> HeterogeneityReport:
     """Describe a partition by its client × class table.
 
     Args:
         counts: [K, C] examples of each class at each client, as `Partition.counts` gives them.
+        client_names: [K] for the warnings; numbers when there are none.
+        class_names: [C], likewise.
     """
     if counts.ndim != 2 or 0 in counts.shape or counts.min() < 0 or counts.sum() == 0:
         raise DataError(
@@ -144,7 +151,14 @@ def measure_heterogeneity(counts: NDArray[np.int64]) -> HeterogeneityReport:
         empty_clients=empty,
         single_class_clients=single,
         absent_classes=absent,
-        warnings=_warnings(sizes, empty, single, absent),
+        warnings=_warnings(
+            sizes,
+            empty,
+            single,
+            absent,
+            client_names or tuple(map(str, range(num_clients))),
+            class_names or tuple(map(str, range(num_classes))),
+        ),
     )
 
 
@@ -188,30 +202,34 @@ def _warnings(
     empty: tuple[int, ...],
     single: tuple[int, ...],
     absent: tuple[int, ...],
+    clients: Sequence[str],
+    classes: Sequence[str],
 ) -> tuple[str, ...]:
     out = []
     num_clients = len(sizes)
     if empty:
         out.append(
-            f"{len(empty)} of {num_clients} clients hold no examples ({_listed(empty)}): "
+            f"{len(empty)} of {num_clients} clients hold no examples ({_listed(empty, clients)}): "
             "they are never visited."
         )
     if single:
         out.append(
-            f"{len(single)} of {num_clients} clients hold a single class ({_listed(single)}): "
-            "losses that compare classes have nothing to compare there."
+            f"{len(single)} of {num_clients} clients hold a single class "
+            f"({_listed(single, clients)}): losses that compare classes have nothing to compare "
+            "there."
         )
     if absent:
-        out.append(f"nobody holds an example of class {_listed(absent)}: it cannot be learnt.")
+        named = _listed(absent, classes)
+        out.append(f"nobody holds an example of class {named}: it cannot be learnt.")
     largest = int(np.argmax(sizes))
     if num_clients > 2 and 2 * int(sizes[largest]) > int(sizes.sum()):
         out.append(
-            f"client {largest} holds more than half of all examples "
+            f"client {clients[largest]} holds more than half of all examples "
             f"({int(sizes[largest])} of {int(sizes.sum())}): weighted averages follow it."
         )
     return tuple(out)
 
 
-def _listed(numbers: tuple[int, ...]) -> str:
-    shown = ", ".join(str(number) for number in numbers[:_LISTED])
+def _listed(numbers: tuple[int, ...], names: Sequence[str]) -> str:
+    shown = ", ".join(names[number] for number in numbers[:_LISTED])
     return shown if len(numbers) <= _LISTED else f"{shown} and {len(numbers) - _LISTED} more"

@@ -78,6 +78,8 @@ class Search:
         ]
 
     def _fetch(self, wanted: Wanted) -> None:
+        if not self.folders:
+            raise DataError(self._explain(wanted))
         folder = self.folders[0]
         for remote in wanted.remote:
             inside = [folder / remote.unpack_to / member for member in remote.members]
@@ -95,6 +97,7 @@ class Search:
         folders = ", ".join(
             f"{folder}{'' if folder.is_dir() else ' (does not exist)'}" for folder in self.folders
         )
+        folders = folders or "nowhere, since this user has no home folder"
         lines = [
             f"data set '{wanted.dataset}' was not found.",
             f"  searched: {folders}",
@@ -106,9 +109,10 @@ class Search:
             lines.append(f"  incomplete: {path} lacks {', '.join(_lacking(path, wanted))}")
         hosts = ", ".join(dict.fromkeys(remote.url.rpartition("/")[0] for remote in wanted.remote))
         fetch = f"allow the download from {hosts} with --download" if hosts else wanted.advice
-        lines.append(
-            f"  do: name the folder that has it with --data-dir or {ENVIRONMENT}, or {fetch}."
-        )
+        choice = (
+            f", or {fetch}" if self.folders else ""
+        )  # without a folder there is no place for it
+        lines.append(f"  do: name the folder that has it with --data-dir or {ENVIRONMENT}{choice}.")
         return "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fedcord.core.errors import ConfigError, DataError, unknown_name
 from fedcord.core.params import build
 from fedcord.data.longtail import longtail_pool, longtail_problem
-from fedcord.data.partitioners.contract import Indices, Partitioner, Source
+from fedcord.data.partitioners.contract import Indices, NamesClients, Partitioner, Source
 from fedcord.data.partitioners.from_file import hash_clients
 from fedcord.data.partitioners.table import PARTITIONS, PartitionInfo
 from fedcord.data.partitioners.text import PartitionText, text_of, value_of
@@ -43,10 +43,12 @@ class Partition:
     Attributes:
         spec: the partition's text in its one canonical spelling.
         clients: for each client, ascending indices into the training split; may be empty.
+        client_names: what each client is called, such as its hospital; none when it is a number.
     """
 
     spec: str
     clients: tuple[Indices, ...]
+    client_names: tuple[str, ...] = ()
 
     @property
     def num_clients(self) -> int:
@@ -81,6 +83,7 @@ class Partition:
             "hash": self.hash,
             "overlap": self.has_overlap,
             "clients": [indices.tolist() for indices in self.clients],
+            "client_names": list(self.client_names),
         }
 
 
@@ -145,7 +148,15 @@ def make_partition(
     parts = partitioner.split(source, num_clients, seed)
     # order means nothing to a client; sorted, equal assignments have equal hashes
     clients = tuple(np.sort(part).astype(np.int64, copy=False) for part in parts)
-    return Partition(_canonical(spec, partitioner, ratio), clients)
+    if not any(len(part) for part in clients):
+        raise DataError(
+            f"partition '{spec}' leaves every client without examples; give at least one client "
+            "an example."
+        )
+    names: tuple[str, ...] = ()
+    if isinstance(partitioner, NamesClients):
+        names = partitioner.client_names(source, clients)
+    return Partition(_canonical(spec, partitioner, ratio), clients, names)
 
 
 def _read(spec: str, num_clients: int) -> tuple[Partitioner | None, float, list[str]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from fedcord.core.errors import DataError, unknown_name
+from fedcord.data.dataset import SCALES, Scale
 
 
 @dataclass(frozen=True)
@@ -76,3 +78,7 @@ class DatasetSpec:
         if value not in names:
             raise DataError(unknown_name(f"{key} of data set '{self.name}'", value, names))
         return value
+
+    def scale(self, default: Scale) -> Scale:
+        """How vectors are scaled (`?scale=`)."""
+        return cast(Scale, self.choice("scale", default, SCALES))

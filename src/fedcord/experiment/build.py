@@ -18,12 +18,13 @@ from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import Examples
 from fedcord.core.params import build
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
-from fedcord.data.dataset import Dataset, Split
+from fedcord.data.dataset import STANDARD, Dataset, Split
 from fedcord.data.download import Progress as DownloadProgress
 from fedcord.data.heterogeneity import measure_heterogeneity
 from fedcord.data.holdout import split_client
 from fedcord.data.partition import Partition
 from fedcord.data.registry import load_dataset
+from fedcord.data.standardise import standardisation
 from fedcord.data.transforms import augmentations, prepare_fn
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.population import Population
@@ -50,9 +51,11 @@ class Experiment:
 
     def warnings(self) -> tuple[str, ...]:
         """What deserves a second look in the data's spread and the settings, in plain words."""
-        counts = self.partition.counts(self.dataset.train.labels, self.dataset.num_classes)
+        dataset, partition = self.dataset, self.partition
+        counts = partition.counts(dataset.train.labels, dataset.num_classes)
+        spread = measure_heterogeneity(counts, partition.client_names, dataset.class_names)
         own = self.algorithm.notes(self.task) if isinstance(self.algorithm, Explains) else ()
-        return measure_heterogeneity(counts).warnings + own
+        return dataset.notes + spread.warnings + own
 
 
 def build_experiment(
@@ -82,7 +85,9 @@ def build_experiment(
         )
     if len(dataset.test) == 0:
         raise DataError(
-            f"data set '{dataset.name}' has no test examples, by which models are judged; add some."
+            f"data set '{dataset.name}' has no test examples, so no accuracy could be measured; "
+            "give it some, or let a fifth of the training examples become the test part (arrays x "
+            "and y in an npz file, class folders without train/ and test/)."
         )
     problems = [
         problem
@@ -95,12 +100,16 @@ def build_experiment(
         raise ConfigError(problems)
     partition = partition_of(config, dataset)
     algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
+    population = arrange(dataset, partition, config)
     values = task_values(dataset, config.model, data_dirs or ())
+    if dataset.kind == "vector" and dataset.scale == STANDARD:
+        clients = map(population.client, range(population.num_clients))
+        mean, std = standardisation([client.train.inputs.numpy() for client in clients])
+        values |= {"mean": list(mean), "std": list(std)}
     task = task_from_values(values)
     problems = _misfits(algorithm, task, config)
     if problems:
         raise ConfigError(problems)
-    population = arrange(dataset, partition, config)
     if is_applicable(algorithm, task):
         population, values = as_features(
             population, task, values, config.threads, data_dirs, on_feature

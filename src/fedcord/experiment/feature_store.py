@@ -40,8 +40,10 @@ OnExample = Callable[[int, int], None]
 def feature_folder(identity: str, data_dirs: Sequence[str | Path] | None = None) -> Path | None:
     """Where an encoder's features are kept: in the first data folder that can be written to."""
     for folder in data_folders(data_dirs):
-        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        if there.is_dir() and os.access(there, os.W_OK):
+        # os.path: a folder that must not be looked into is one that cannot be used, not an error
+        above = (folder, *folder.absolute().parents)
+        there = next(path for path in above if os.path.exists(path))
+        if os.path.isdir(there) and os.access(there, os.W_OK):
             return folder / FOLDER / identity[:16]
     return None
 

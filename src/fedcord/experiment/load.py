@@ -10,7 +10,9 @@ from typing import Any
 
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.core.errors import ConfigError, DataError, unknown_name
+from fedcord.core.names import is_text
 from fedcord.core.params import build, plain
+from fedcord.core.regular_files import read_regular
 from fedcord.data.partition import PARTITIONS
 from fedcord.data.partition import check_spec as check_partition
 from fedcord.data.registry import check_spec as check_dataset
@@ -92,7 +94,7 @@ def _checked(settings: Mapping[str, Any]) -> tuple[RunConfig, list[str]]:
 def read_toml(path: Path) -> dict[str, Any]:
     """A study or configuration file, or a ConfigError that says what is wrong with it."""
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(read_regular(path).decode())
     except FileNotFoundError as error:
         raise ConfigError(f"'{path}' does not exist.") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -123,6 +125,14 @@ def parse_assignment(text: str) -> tuple[tuple[str, ...], Any]:
 def _names(config: RunConfig) -> list[str]:
     """Mistakes that show without any data: names and arguments."""
     problems = []
+    for name in ("dataset", "partition"):
+        if not is_text(getattr(config, name)):
+            problems.append(
+                f"{name} = {getattr(config, name)!a}: it holds bytes that are not UTF-8, which no "
+                "configuration file can store; rename the file or folder."
+            )
+    if problems:  # nothing below could show the name
+        return problems
     if not config.dataset.startswith(OWN_DATA):
         try:
             check_dataset(config.dataset)

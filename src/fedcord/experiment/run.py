@@ -184,6 +184,7 @@ def _check_folder(folder: RunFolder, config: RunConfig, resume: bool) -> None:
 
 def _write_start(folder: RunFolder, experiment: Experiment) -> None:
     config, dataset, partition = experiment.config, experiment.dataset, experiment.partition
+    files = dataset.train.files
     folder.write_json(
         "partition.json",
         {
@@ -191,9 +192,11 @@ def _write_start(folder: RunFolder, experiment: Experiment) -> None:
             "hash": partition.hash,
             "num_clients": partition.num_clients,
             "num_classes": dataset.num_classes,
+            "client_names": list(partition.client_names),
             "class_names": list(dataset.class_names),
             "counts": partition.counts(dataset.train.labels, dataset.num_classes).tolist(),
             "indices": [indices.tolist() for indices in partition.clients],
+            "files": [[files[row] for row in rows] for rows in partition.clients] if files else [],
         },
     )
     command = shlex.join(["fedcord", *sys.argv[1:]])

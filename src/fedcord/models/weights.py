@@ -33,7 +33,7 @@ def missing_weights(options: FrozenOptions, data_dirs: Sequence[str | Path] = ()
     if options.encoder not in ENCODERS:
         return [unknown_name("encoder", options.encoder, ENCODERS)]
     if options.encoder == "efficientnet-lite0" and find_weights(options.encoder, data_dirs) is None:
-        folders = ", ".join(map(str, data_folders(data_dirs)))
+        folders = ", ".join(map(str, data_folders(data_dirs))) or "any folder"
         return [
             f"no {options.encoder}/*.pth or *.safetensors in {folders}; put the weights there or "
             "name their folder in FEDCORD_DATA."

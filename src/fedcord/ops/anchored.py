@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedcord.core.errors import NumericalError
 from fedcord.ops.ridge import solve_ridge
+from fedcord.ops.symmetric import decompose
 
 
 def anchored_solve(
@@ -80,7 +81,7 @@ class AnchoredPath:
         else:
             eye = torch.eye(metric.shape[0], dtype=metric.dtype)
             back = torch.linalg.solve_triangular(factor.T, eye, upper=True)
-        square, u = torch.linalg.eigh(whitened @ whitened.T)
+        square, u = decompose(whitened @ whitened.T)
         rest = targets - features @ anchor
         return AnchoredPath(features, rest, anchor, back @ u, square.clamp(min=0), u.T @ whitened)
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from fedcord.core.errors import ConfigError, NumericalError, ProtocolError
 from fedcord.core.tensors import is_finite
 from fedcord.ops.gram import single_blas
+from fedcord.ops.symmetric import decompose
 
 JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 """What may be added to the unit diagonal, tried in this order."""
@@ -132,7 +133,7 @@ def solve_ridge(
 def solve_min_norm(gram: Tensor, moment: Tensor, ridge: float = 0.0) -> tuple[Tensor, SolveReport]:
     """The solution of smallest norm: directions whose eigenvalue is rounding are left out."""
     gram, moment = _checked(gram, moment, ridge)
-    values, vectors = torch.linalg.eigh(_with_diagonal(gram, ridge))
+    values, vectors = decompose(_with_diagonal(gram, ridge))
     size = gram.shape[0]
     largest = float(values.abs().max()) if size else 0.0
     kept = values > 10 * size * EPSILON * largest

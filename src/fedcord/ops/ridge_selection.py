@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from fedcord.core.errors import DataError
+from fedcord.ops.symmetric import decompose
 
 GRID = tuple(10 ** (step / 4) for step in range(-32, 9))
 """Ridges tried, relative to the mean eigenvalue: four per decade from 1e-8 to 100."""
@@ -56,7 +56,7 @@ class RidgePath:
     @staticmethod
     def of(gram: Tensor, moment: Tensor, target_square: float, count: float) -> RidgePath:
         """Decompose once."""
-        values, vectors = torch.linalg.eigh(gram)
+        values, vectors = decompose(gram)
         values, projected = values.clamp(min=0), vectors.T @ moment
         kept = values > ROUNDING * values.max()
         reached = float((projected[kept] ** 2 / values[kept, None]).sum())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
+
+from fedcord.ops.symmetric import decompose
 
 
 def sandwiched_solve(gram: Tensor, moment: Tensor, right: Tensor, ridge: float) -> Tensor:
@@ -17,8 +18,8 @@ def sandwiched_solve(gram: Tensor, moment: Tensor, right: Tensor, ridge: float) 
         right: [H, C] W.
         ridge: above 0.
     """
-    left_values, left = torch.linalg.eigh(gram)
-    right_values, basis = torch.linalg.eigh(right @ right.T)
+    left_values, left = decompose(gram)
+    right_values, basis = decompose(right @ right.T)
     turned = left.T @ moment @ right.T @ basis
     product = left_values.clamp(min=0)[:, None] * right_values.clamp(min=0)
     solution: Tensor = left @ (turned / (ridge + product)) @ basis.T

@@ -13,7 +13,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from fedcord.core.errors import ProtocolError
+from fedcord.core.errors import NumericalError, ProtocolError
 
 
 def packed_length(size: int) -> int:
@@ -80,3 +80,27 @@ def _svec_factor(length: int) -> Tensor:
     factor = torch.full((length,), math.sqrt(2), dtype=torch.float64)
     factor[diagonal_places(matrix_size(length))] = 1.0
     return factor
+
+
+def decompose(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues [D], ascending, and eigenvectors [D, D] in columns of a symmetric matrix.
+
+    The fast method gives up on some matrices whose eigenvalues are mostly the same, such as sums
+    over a handful of samples with many features, nearly all 0. A slower one does not.
+    """
+    try:
+        values, vectors = torch.linalg.eigh(matrix)
+        return values, vectors
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        from scipy.linalg import LinAlgError, eigh  # deferred: slow to import, seldom needed
+
+        try:
+            found = eigh(matrix.cpu().numpy(), driver="ev")  # QR iteration
+        except (LinAlgError, ValueError) as error:
+            raise NumericalError(
+                f"a symmetric {matrix.shape[0]}x{matrix.shape[0]} matrix of sums has no "
+                f"eigenvalues that can be found ({error}); use more samples, or set `ridge` to a "
+                "larger number."
+            ) from error
+        values, vectors = (torch.from_numpy(part).to(matrix) for part in found)
+        return values, vectors.contiguous()

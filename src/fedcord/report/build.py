@@ -96,7 +96,12 @@ def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
     first = board.best.runs[0]
     if first.partition is not None:
         figures["clients"] = (
-            heatmap_figure(first.partition.counts, first.partition.class_names, ""),
+            heatmap_figure(
+                first.partition.counts,
+                first.partition.class_names,
+                "",
+                first.partition.client_names,
+            ),
             f"Training examples per client and class for seed {first.seed} "
             f"({first.partition.spec}); blank is none, shade is logarithmic.",
         )

@@ -12,12 +12,13 @@ import io
 import re
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedcord.core.errors import ConfigError
 from fedcord.report.files import write_output
+from fedcord.report.glyphs import drawable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +35,10 @@ or a white page; after six, line styles tell curves apart."""
 
 DASHES = ("-", "--", ":")
 
+HOUSE_FONT = "DejaVu Sans"
+
 STYLE: dict[Any, object] = {
-    "font.family": ["DejaVu Sans"],
+    "font.family": [HOUSE_FONT],
     "font.size": 10,
     "text.color": INK,
     "text.parse_math": False,  # a name with two dollar signs is a name
@@ -87,7 +90,7 @@ def house_style() -> Iterator[None]:
     import matplotlib
 
     with matplotlib.rc_context(), warnings.catch_warnings():
-        # names in scripts the bundled font lacks still show correctly in SVG
+        # letters the bundled font lacks still show correctly in SVG; see `drawable` for PNG
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
@@ -155,6 +158,6 @@ def inline_svg(fig: Figure, name: str, description: str) -> str:
 def _rendered(fig: Figure, kind: str, is_transparent: bool = False) -> bytes:
     buffer = io.BytesIO()
     metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
-    with house_style():
+    with house_style(), drawable(fig, HOUSE_FONT) if kind == "png" else nullcontext():
         fig.savefig(buffer, format=kind, dpi=200, metadata=metadata, transparent=is_transparent)
     return buffer.getvalue()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcord.core.errors import CheckpointError
+from fedcord.core.regular_files import read_regular
 
 RERUN = "delete the folder and run it again, or leave it out of the report"
 
@@ -82,7 +83,7 @@ class Fields:
 def read_text(path: Path) -> str:
     """The file's text, or an error that names the file."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular(path).decode()
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing; {RERUN}.") from error
     except (OSError, UnicodeDecodeError) as error:

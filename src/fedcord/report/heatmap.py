@@ -22,7 +22,12 @@ MOST_VECTOR_CELLS = 4000
 """Above this a cell is a pixel of an image instead of a drawn rectangle, to keep files small."""
 
 
-def heatmap_figure(counts: NDArray[np.int64], class_names: Sequence[str], title: str) -> Figure:
+def heatmap_figure(
+    counts: NDArray[np.int64],
+    class_names: Sequence[str],
+    title: str,
+    client_names: Sequence[str] = (),
+) -> Figure:
     """Clients as rows, classes as columns, shade by the logarithm of the count, sizes at the side.
 
     An absent class stays blank: with strongly skewed splits the pattern of gaps is the message.
@@ -31,12 +36,18 @@ def heatmap_figure(counts: NDArray[np.int64], class_names: Sequence[str], title:
         counts: [K, C] examples per client and class.
         class_names: [C].
         title: above the picture; may be empty.
+        client_names: [K]; numbers when there are none.
     """
     array = np.asarray(counts)
     if array.ndim != 2 or 0 in array.shape or array.shape[1] != len(class_names):
         raise DataError(
             f"counts of shape {list(array.shape)} and {len(class_names)} class names were given; a "
             "heat map needs counts of shape [clients, classes] and one name per class."
+        )
+    clients = client_names or [str(k) for k in range(len(array))]
+    if len(clients) != len(array):
+        raise DataError(
+            f"{len(clients)} client names were given for {len(array)} clients; give one each."
         )
     with house_style():
         from matplotlib.figure import Figure
@@ -46,7 +57,7 @@ def heatmap_figure(counts: NDArray[np.int64], class_names: Sequence[str], title:
         height = float(np.clip(1.3 + 0.27 * num_clients, 2.6, 11.0))
         fig = Figure(figsize=(width, height), layout="constrained")
         cells, sizes = fig.subplots(1, 2, sharey=True, width_ratios=[max(width - 1.6, 3.4), 1.25])
-        _draw_cells(cells, array, class_names, width)
+        _draw_cells(cells, array, _short(class_names), _short(clients), width)
         _draw_sizes(sizes, array.sum(axis=1))
         if title:
             fig.suptitle(title, x=0.01, ha="left", fontsize=11)
@@ -54,7 +65,11 @@ def heatmap_figure(counts: NDArray[np.int64], class_names: Sequence[str], title:
 
 
 def _draw_cells(
-    axes: Axes, counts: NDArray[np.int64], class_names: Sequence[str], width: float
+    axes: Axes,
+    counts: NDArray[np.int64],
+    names: Sequence[str],
+    clients: Sequence[str],
+    width: float,
 ) -> None:
     from matplotlib.colors import to_rgb
 
@@ -73,7 +88,6 @@ def _draw_cells(
     axes.grid(visible=False)
     axes.spines[["left", "bottom"]].set_visible(False)
     _draw_grid(axes, counts.shape)
-    names = [name if len(name) <= 14 else name[:13] + "…" for name in class_names]
     shown = _thinned(num_classes, 26)
     # a digit at this size is about 0.085 inch wide; names that would touch are turned
     room = 0.85 * max(width - 1.6, 3.4) / num_classes * (shown[1] if len(shown) > 1 else 1)
@@ -86,7 +100,7 @@ def _draw_cells(
         rotation_mode="anchor" if is_long else None,
     )
     rows = _thinned(num_clients, 36)
-    axes.set_yticks(rows, [str(k) for k in rows])
+    axes.set_yticks(rows, [clients[k] for k in rows])
     axes.set(xlabel="class", ylabel="client")
     if num_clients <= 36 and num_classes <= 20 and counts.max() < 100_000:
         size = 8 if num_classes <= 12 and counts.max() < 10_000 else 6.5
@@ -100,6 +114,10 @@ def _draw_cells(
                 fontsize=size,
                 color="#ffffff" if colours[client, class_, 3] > 0.8 else INK,
             )
+
+
+def _short(names: Sequence[str]) -> list[str]:
+    return [name if len(name) <= 14 else name[:13] + "…" for name in names]
 
 
 def _draw_grid(axes: Axes, shape: tuple[int, int]) -> None:

@@ -53,12 +53,14 @@ class Partition:
         hash: of the index lists.
         class_names: [C].
         counts: [K, C], training examples per client and class.
+        client_names: [K]; none when clients are numbers.
     """
 
     spec: str
     hash: str
     class_names: tuple[str, ...]
     counts: NDArray[np.int64]
+    client_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,12 @@ def _partition(folder: Path, *, must_exist: bool) -> Partition | None:
         raise reader.wrong("counts or class_names") from error
     if counts.ndim != 2 or counts.shape[1] != len(names) or (counts < 0).any():
         raise reader.wrong("counts")
-    return Partition(reader.text("spec"), reader.text("hash"), names, counts)
+    given = reader.values.get("client_names", [])  # older versions knew clients by number only
+    if not isinstance(given, list) or len(given) not in (0, len(counts)):
+        raise reader.wrong("client_names")
+    return Partition(
+        reader.text("spec"), reader.text("hash"), names, counts, tuple(map(str, given))
+    )
 
 
 def _metrics(path: Path, *, must_exist: bool) -> tuple[RoundMetrics, ...]:

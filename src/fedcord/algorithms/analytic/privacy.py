@@ -18,7 +18,7 @@ from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.core.params import check_params, param
 from fedcord.ops.gaussian_mechanism import gaussian_noise
 from fedcord.ops.ridge import SolveReport, solve_ridge
-from fedcord.ops.symmetric import svec, unsvec
+from fedcord.ops.symmetric import decompose, svec, unsvec
 
 
 def sensitivity(clip: float, relation: str) -> float:
@@ -150,7 +150,7 @@ def noisy_system(gram: Tensor, ridge: float) -> Tensor:
 
 def _lifted(gram: Tensor, ridge: float) -> tuple[Tensor, Tensor] | None:
     """Eigenvalues [D] of G + λI after lifting, and eigenvectors [D, D]; None if all are sound."""
-    values, vectors = torch.linalg.eigh(gram)
+    values, vectors = decompose(gram)
     lifted = (values + ridge).clamp(min=0.1 * ridge)
     if ridge == 0 or torch.equal(lifted, values + ridge):
         return None

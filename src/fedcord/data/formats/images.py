@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedcord.core.errors import DataError
+from fedcord.core.machine import data_limit, gigabytes
 from fedcord.data.dataset import Array
 from fedcord.data.formats.tree import Tree
 
@@ -26,8 +28,24 @@ def is_image(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
-def read_images(tree: Tree, names: Sequence[str], size: int, channels: int | None = 3) -> Array:
-    """Decode pictures of a tree: uint8 [N, C, size, size].
+@dataclass(frozen=True)
+class Pictures:
+    """Decoded pictures of one size.
+
+    Attributes:
+        pixels: uint8 [N, C, size, size].
+        notes: what was done to them that their owner should know.
+    """
+
+    pixels: Array
+    notes: tuple[str, ...] = ()
+
+
+def read_images(tree: Tree, names: Sequence[str], size: int, channels: int | None = 3) -> Pictures:
+    """Decode pictures of a tree.
+
+    Pictures with more than 8 bits of grey (16-bit, float) are brought to 0..255 together, from the
+    smallest to the largest value any of them has, so that they stay comparable.
 
     Args:
         tree: where they are.
@@ -35,55 +53,128 @@ def read_images(tree: Tree, names: Sequence[str], size: int, channels: int | Non
         size: every picture is resized (not cropped) to this height and width.
         channels: 3 or 1; None takes 1 if all pictures are grey and 3 otherwise.
     """
-    images: list[Array] = []
+    needed = len(names) * 3 * size * size
+    if needed > data_limit():
+        raise DataError(
+            f"{tree.path}: {len(names)} pictures of {size}x{size} need up to {gigabytes(needed)}; "
+            f"at most {gigabytes(data_limit())}, a quarter of this machine's memory, are read: "
+            "choose a smaller ?size=, or keep fewer pictures."
+        )
+    pictures: list[Picture] = []
     broken: list[str] = []
     for name in names:
         data = tree.read(name)
         try:
-            images.append(decode(data, size))
+            pictures.append(decode(data, size))
         except _UnreadableError as error:
             broken.append(f"{name} ({error})")
     if broken:
-        more = f" and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
         raise DataError(
             f"{tree.path}: {len(broken)} of {len(names)} images cannot be read: "
-            f"{', '.join(broken[:_NAMED])}{more}; repair or remove them."
+            f"{first_few(broken)}; repair or remove them."
         )
     if channels is None:
-        channels = max((image.shape[0] for image in images), default=3)
-    if not images:
-        return np.empty((0, channels, size, size), np.uint8)
-    return np.stack([_with_channels(image, channels) for image in images])
+        channels = max((picture.pixels.shape[0] for picture in pictures), default=3)
+    if not pictures:
+        return Pictures(np.empty((0, channels, size, size), np.uint8))
+    low, high = _common_range(pictures)
+    images = [_with_channels(picture.in_bytes(low, high), channels) for picture in pictures]
+    return Pictures(np.stack(images), _notes(pictures, low, high))
+
+
+def first_few(items: Sequence[str]) -> str:
+    """The first of a list, and how many more there are."""
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return f"{', '.join(items[:_NAMED])}{more}"
 
 
 class _UnreadableError(Exception):
     """Bytes that are not a picture."""
 
 
-def decode(data: bytes, size: int) -> Array:
-    """One picture as uint8 [1 or 3, size, size]."""
-    from PIL import Image, UnidentifiedImageError
+@dataclass(frozen=True)
+class Picture:
+    """One decoded picture.
+
+    Attributes:
+        pixels: uint8 [1 or 3, size, size], or float32 [1, size, size] when it has more than 8 bits.
+        range: of a picture with more than 8 bits, its smallest and largest value.
+        is_cut: whether its colours had 16 bits, of which decoding keeps the upper 8.
+    """
+
+    pixels: Array
+    range: tuple[float, float] | None = None
+    is_cut: bool = False
+
+    def in_bytes(self, low: float, high: float) -> Array:
+        """uint8 [1 or 3, size, size]; `low` is black and `high` white where that is to choose."""
+        if self.range is None:
+            return self.pixels
+        spread = high - low
+        unit = (self.pixels - low) / (spread if spread > 0 else 1.0)
+        return np.clip(np.rint(255 * unit), 0, 255).astype(np.uint8)
+
+
+def decode(data: bytes, size: int) -> Picture:
+    """One picture, upright as its camera's note on rotation (EXIF) says."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             warnings.simplefilter("ignore", UserWarning)  # remarks on metadata we do not read
             with Image.open(io.BytesIO(data), formats=_FORMATS) as file:
-                picture = _plain(file)
-                if picture.size != (size, size):
-                    picture = picture.resize((size, size), Image.Resampling.BILINEAR)
-                pixels = np.array(picture, np.uint8)
+                is_cut = any(";16" in str(tile[3]) for tile in file.tile)
+                file.load()
+                return _resized(ImageOps.exif_transpose(file), size, is_cut)
     except UnidentifiedImageError as error:
         raise _UnreadableError("not a known image format") from error
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,  # Pillow's word for malformed PNG chunks
-        Image.DecompressionBombError,
-        Image.DecompressionBombWarning,
-    ) as error:
-        raise _UnreadableError(str(error)) from error
-    return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    except MemoryError:
+        raise
+    except Exception as error:  # Pillow raises many types on damaged bytes, all meaning the same
+        raise _UnreadableError(str(error) or type(error).__name__) from error
+
+
+def _resized(picture: Image.Image, size: int, is_cut: bool) -> Picture:
+    from PIL import Image
+
+    ends = None
+    if picture.mode == "F" or picture.mode.startswith("I"):
+        wide = np.array(picture, np.float32)  # [H, W]
+        if not np.isfinite(wide).all():
+            raise _UnreadableError("it holds NaN or infinity")
+        ends = float(wide.min()), float(wide.max())
+        picture = Image.fromarray(wide)
+    else:
+        picture = picture.convert("L" if picture.mode in ("L", "1", "LA", "La") else "RGB")
+    if picture.size != (size, size):
+        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
+    pixels: Array = np.array(picture)
+    if pixels.ndim == 2:
+        return Picture(pixels[None], ends)
+    return Picture(np.ascontiguousarray(pixels.transpose(2, 0, 1)), None, is_cut)
+
+
+def _common_range(pictures: Sequence[Picture]) -> tuple[float, float]:
+    ends = [picture.range for picture in pictures if picture.range is not None]
+    return min((low for low, _ in ends), default=0.0), max((high for _, high in ends), default=0.0)
+
+
+def _notes(pictures: Sequence[Picture], low: float, high: float) -> tuple[str, ...]:
+    notes = []
+    wide = sum(picture.range is not None for picture in pictures)
+    if wide:
+        notes.append(
+            f"{wide} of {len(pictures)} pictures have more than 8 bits of grey: their values from "
+            f"{low:g} to {high:g} were scaled to 0 to 255."
+        )
+    cut = sum(picture.is_cut for picture in pictures)
+    if cut:
+        notes.append(
+            f"{cut} of {len(pictures)} pictures have 16 bits per colour, of which the upper 8 were "
+            "kept: if they use less than the full range, convert them to 8 bits first."
+        )
+    return tuple(notes)
 
 
 def resized(images: Array, size: int, channels: int) -> Array:
@@ -120,18 +211,6 @@ def channel_statistics(images: Array) -> tuple[tuple[float, ...], tuple[float, .
         means.append(round(mean, 4))
         deviations.append(round(max(float(share @ (values - mean) ** 2) ** 0.5, 1e-3), 4))
     return tuple(means), tuple(deviations)
-
-
-def _plain(picture: Image.Image) -> Image.Image:
-    """Grey as mode L, everything else as RGB; 16-bit grey is scaled rather than clipped."""
-    from PIL import Image
-
-    if picture.mode.startswith("I"):
-        wide = np.asarray(picture, np.float64)
-        return Image.fromarray(np.clip(wide / 257.0, 0, 255).round().astype(np.uint8))
-    if picture.mode in ("L", "1", "LA"):
-        return picture.convert("L")
-    return picture.convert("RGB")
 
 
 def _with_channels(image: Array, channels: int) -> Array:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import lzma
+import os
 import zipfile
 import zlib
 from dataclasses import dataclass, field
@@ -28,6 +30,11 @@ class Tree(Protocol):
         """All files."""
         ...
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All folders, empty ones included."""
+        ...
+
     def read(self, name: str) -> bytes:
         """The bytes of one file."""
         ...
@@ -46,6 +53,7 @@ def open_tree(path: Path, root: Path | None = None) -> Tree:
 class _Folder:
     path: Path
     names: tuple[str, ...]
+    folders: tuple[str, ...]
     sums: dict[str, str] = field(default_factory=dict)
 
     def read(self, name: str) -> bytes:
@@ -59,6 +67,7 @@ class _Folder:
 class _Archive:
     path: Path
     names: tuple[str, ...]
+    folders: tuple[str, ...]
     archive: zipfile.ZipFile
 
     def read(self, name: str) -> bytes:
@@ -68,28 +77,52 @@ class _Archive:
             )
         try:
             return self.archive.read(name)
-        except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, zlib.error) as error:
+        except (
+            *(zipfile.BadZipFile, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError),
+            *(RuntimeError, NotImplementedError),  # a password; a compression Python has not
+        ) as error:
             raise DataError(
-                f"{self.path}: '{name}' cannot be read ({error}); the archive is damaged or locked "
-                "with a password: fetch it again."
+                f"{self.path}: '{name}' cannot be read ({error}); the archive is damaged, locked "
+                "with a password or packed in a way that is not known: fetch or pack it again."
             ) from error
 
 
 def _folder(path: Path) -> Tree:
-    files = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
-    names = sorted(name.as_posix() for name in files if not _is_hidden(name.parts))
-    return _Folder(path, tuple(names), dict(read_sums(path)))
+    names: list[str] = []
+    folders: list[str] = []
+    seen: set[tuple[int, int]] = set()
+
+    def refuse(error: OSError) -> None:
+        raise DataError(
+            f"'{error.filename}' cannot be read ({error.strerror}); change its permissions, or "
+            "move it out of the folder."
+        ) from error
+
+    # not rglob, which passes over folders that it may not read as if they were empty
+    for place, inside, files in os.walk(path, onerror=refuse, followlinks=True):
+        status = os.stat(place)
+        if (status.st_dev, status.st_ino) in seen:  # a link back to a folder above
+            inside.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        inside[:] = [name for name in inside if not _is_hidden((name,))]
+        here = Path(place)
+        folders += [(here / name).relative_to(path).as_posix() for name in inside]
+        own = (here / name for name in files if not _is_hidden((name,)))
+        names += [file.relative_to(path).as_posix() for file in own if file.is_file()]
+    return _Folder(path, tuple(sorted(names)), tuple(sorted(folders)), dict(read_sums(path)))
 
 
 def _archive(path: Path, root: Path | None) -> Tree:
     try:
         archive = zipfile.ZipFile(io.BytesIO(read_checked(path, root)))
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
         raise DataError(
             f"{path} is not a readable zip archive ({error}); it is truncated or damaged: fetch it "
             "again."
         ) from error
-    names = []
+    names: list[str] = []
+    folders: set[str] = set()
     for info in archive.infolist():
         name = PurePosixPath(info.filename)
         # nothing is ever unpacked to disk, but such a name shows an archive made to do harm
@@ -97,9 +130,14 @@ def _archive(path: Path, root: Path | None) -> Tree:
             raise DataError(
                 f"{path} holds the unsafe name '{info.filename}'; do not use this archive."
             )
-        if not info.is_dir() and not _is_hidden(name.parts):
+        if _is_hidden(name.parts):
+            continue
+        folders.update(str(above) for above in name.parents if above.parts)
+        if info.is_dir():
+            folders.add(str(name))
+        else:
             names.append(info.filename)
-    return _Archive(path, tuple(sorted(names)), archive)
+    return _Archive(path, tuple(sorted(names)), tuple(sorted(folders)), archive)
 
 
 def _is_hidden(parts: tuple[str, ...]) -> bool:

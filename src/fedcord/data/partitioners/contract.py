@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,12 @@ class Source:
     groups: Mapping[str, NDArray[Any]]
     group_names: Mapping[str, tuple[str, ...]]
 
+    def value_name(self, key: str, value: Any) -> str:
+        """What a value of a group stands for."""
+        names = self.group_names.get(key, ())
+        is_named = isinstance(value, (int, np.integer)) and 0 <= value < len(names)
+        return names[int(value)] if is_named else str(value)
+
     def by_class(self) -> list[Indices]:
         """The pool as C arrays, one per class; an absent class has an empty one."""
         labels = self.labels[self.pool]
@@ -51,4 +57,13 @@ class Partitioner(Protocol):
 
         `num_clients` is 0 only where the partition says that the data may decide.
         """
+        ...
+
+
+@runtime_checkable
+class NamesClients(Protocol):
+    """A partitioner whose clients have names of their own."""
+
+    def client_names(self, source: Source, parts: Sequence[Indices]) -> tuple[str, ...]:
+        """One for each of the parts that `split` made; none when they are not known."""
         ...

@@ -9,7 +9,8 @@ gets which domain is a seeded permutation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,6 +63,16 @@ class Domain:
                 parts += self._deal(name, rng.permutation(members), count, share)
         return [parts[k] for k in rng.permutation(len(parts))]
 
+    def client_names(self, source: Source, parts: Sequence[Indices]) -> tuple[str, ...]:
+        """The domain, with a number where several clients share one."""
+        domains = [source.value_name(KEY, source.groups[KEY][part[0]]) for part in parts]
+        clients_of, place = Counter(domains), Counter[str]()
+        names = []
+        for name in domains:
+            place[name] += 1
+            names.append(f"{name} {place[name]}" if clients_of[name] > 1 else name)
+        return tuple(names)
+
     def _plan(self, names: list[str], num_clients: int) -> tuple[Mapping[str, int], float | None]:
         """Clients per domain and the share of each; None shares a domain evenly."""
         if self.allocation:
@@ -110,13 +121,10 @@ def _domains(source: Source) -> dict[str, Indices]:
             f"office-caltech10; groups of this one: {others} (see natural:KEY)."
         )
     group = source.groups[KEY]
-    names = source.group_names.get(KEY, ())
-    domains = {}
-    for value in np.unique(group):
-        is_named = isinstance(value, np.integer) and 0 <= value < len(names)
-        name = names[int(value)] if is_named else str(value)
-        domains[name] = source.pool[group[source.pool] == value]
-    return domains
+    return {
+        source.value_name(KEY, value): source.pool[group[source.pool] == value]
+        for value in np.unique(group)
+    }
 
 
 def _parse(text: str) -> tuple[dict[str, int], list[str]]:

@@ -1,10 +1,11 @@
 """`file:PATH`: an assignment made elsewhere, as JSON.
 
-    {"clients": [[0, 5, 7], [1, 2]], "overlap": false, "hash": "…"}
+    {"clients": [[0, 5, 7], [1, 2]], "client_names": ["north", "south"], "overlap": false,
+     "hash": "…"}
 
-`clients` holds indices into the training split. Two clients may share an example only when
-`overlap` is true. `hash`, if there, must be that of the indices; other keys are ignored, so that
-the file a run stores about its partition can be read back.
+`clients` holds indices into the training split; all else may be left out. Two clients may share an
+example only when `overlap` is true. `hash`, if there, must be that of the indices; other keys are
+ignored, so that the file a run stores about its partition can be read back.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fedcord.core.errors import DataError
+from fedcord.core.names import readable
 from fedcord.core.params import param
 from fedcord.data.partitioners.contract import Indices, Source
 
@@ -54,10 +56,17 @@ class FromFile:
             )
         return [part[np.isin(part, source.pool)] for part in parts]
 
+    def client_names(self, source: Source, parts: Sequence[Indices]) -> tuple[str, ...]:
+        """Those in the file, if there are any."""
+        names = self._read().get("client_names") or []
+        if not isinstance(names, list) or len(names) not in (0, len(parts)):
+            raise self._error(f'has "client_names" that are not a list of {len(parts)} names')
+        return tuple(readable(str(name)) for name in names)
+
     def _read(self) -> dict[str, Any]:
         try:
             content = json.loads(Path(self.path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:  # ValueError: also huge numbers
             raise self._error(f"cannot be read as JSON ({error}); see the form below") from error
         if not isinstance(content, dict) or not isinstance(content.get("clients"), list):
             raise self._error('has no list under "clients"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,3 +43,8 @@ class Natural:
         by_value = np.argsort(own, kind="stable")  # one sort instead of a search per client
         cuts = np.searchsorted(own[by_value], values[1:])
         return np.split(source.pool[by_value], cuts)
+
+    def client_names(self, source: Source, parts: Sequence[Indices]) -> tuple[str, ...]:
+        """The values' names."""
+        values = np.unique(source.groups[self.key])
+        return tuple(source.value_name(self.key, value) for value in values)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from fedcord.core.errors import DataError
-from fedcord.data.dataset import Array, Dataset, Kind, Labels, Split
+from fedcord.core.folders import user_path
+from fedcord.core.names import readable
+from fedcord.data.dataset import STANDARD, Array, Dataset, Kind, Labels, Split
 from fedcord.data.formats.images import channel_statistics
 from fedcord.data.formats.npz import read_npz
 from fedcord.data.locate import Search
@@ -17,6 +19,8 @@ from fedcord.data.spec import DatasetSpec
 
 _CHANNELS = (1, 3, 4)
 _NAMES = "class_names"
+_LARGEST_LABEL = 2**53  # the whole numbers that float64 holds exactly
+_LARGEST_VOCABULARY = 10_000_000
 
 
 def load(spec: DatasetSpec, search: Search) -> Dataset:
@@ -26,21 +30,20 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     the test part; or MedMNIST's `train_images train_labels [val_*] test_images test_labels`, with
     the validation part merged into training. Further one-dimensional arrays become groups (`user`
     beside `x y`, or `user_train` and `user_test`). Labels and groups may be whole numbers or
-    strings; `class_names` may name the classes. uint8 arrays with three or four axes are images;
-    two axes are vectors, or token ids with `?kind=text`.
+    strings; the classes are those that occur, and `class_names` may name them. uint8 arrays with
+    three or four axes are images; two axes are vectors, or token ids with `?kind=text`.
     """
-    path = Path(spec.path).expanduser()
+    path = user_path(spec.path)
     layout = spec.choice("layout", "auto", ("auto", "nhwc", "nchw"))
     kind = spec.choice("kind", "auto", ("auto", "text"))
+    scale = spec.scale(STANDARD)
     arrays = dict(read_npz(path))
     given_names = arrays.pop(_NAMES, None)
     parts = _parts(path, arrays)
     train_x, train_y, train_groups = parts[0]
     test_x, test_y, test_groups = parts[-1] if len(parts) > 1 else (None, None, {})
 
-    labels, class_names = _numbered(path, "labels", [train_y, test_y])
-    if given_names is not None and train_y.dtype.kind not in "US":
-        class_names = tuple(str(name) for name in given_names.reshape(-1))
+    labels, class_names = _classes(path, [train_y, test_y], given_names)
     inputs, resolved = _inputs(path, [train_x, test_x], layout, kind)
     groups: list[dict[str, Labels]] = [{}, {}]
     group_names: dict[str, tuple[str, ...]] = {}
@@ -58,9 +61,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     else:
         splits = [Split(x, y, g) for x, y, g in zip(inputs, labels, groups, strict=True)]
     mean, std = channel_statistics(splits[0].inputs) if resolved == "image" else ((), ())
-    vocabulary = 0
-    if resolved == "text":
-        vocabulary = 1 + max((int(s.inputs.max()) for s in splits if s.inputs.size), default=0)
+    vocabulary = _vocabulary(path, splits) if resolved == "text" else 0
     return Dataset(
         name=path.stem,
         kind=resolved,
@@ -71,6 +72,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
         std=std,
         group_names=group_names,
         vocabulary=vocabulary,
+        scale=scale,
     )
 
 
@@ -84,7 +86,7 @@ def arrays_to_splits(path: Path, root: Path) -> tuple[Split, Split]:
         raise DataError(
             f"{path} holds {parts[0][0].dtype} {list(parts[0][0].shape)}; expected uint8 images."
         )
-    labels, _ = _numbered(path, "labels", [part[1] for part in parts])
+    labels = _whole(path, [part[1] for part in parts])
     return Split(inputs[0], labels[0]), Split(inputs[1], labels[1])
 
 
@@ -132,14 +134,14 @@ def _medical(path: Path, arrays: Mapping[str, Array]) -> list[_Part]:
     if "val_images" in arrays and "val_labels" in arrays:
         images.append(arrays["val_images"])
         labels.append(arrays["val_labels"])
-    if any(part.shape[1:] != images[0].shape[1:] for part in images):
+    if images[0].ndim == 0 or any(part.shape[1:] != images[0].shape[1:] for part in images):
         raise DataError(
-            f"{path}: train_images and val_images have shapes {list(images[0].shape)} and "
-            f"{list(images[1].shape)}; bring both to one image size."
+            f"{path}: train_images and val_images have the shapes "
+            f"{' and '.join(str(list(part.shape)) for part in images)}; bring them to one image "
+            "size."
         )
-    joined = np.concatenate([part.reshape(len(part), -1) for part in labels])
     return [
-        (np.concatenate(images), joined, {}),
+        (np.concatenate(images), np.concatenate(_flat(path, "labels", labels)), {}),
         (arrays["test_images"], arrays["test_labels"], {}),
     ]
 
@@ -191,30 +193,48 @@ def _channels_first(images: Array, order: str) -> Array:
     return images
 
 
-def _numbered(
-    path: Path, what: str, columns: list[Array | None]
+def _classes(
+    path: Path, columns: list[Array | None], given: Array | None
 ) -> tuple[list[Labels], tuple[str, ...]]:
-    """Whole numbers as they are, strings by their rank; and a name for every number."""
-    flat = _flat(path, what, columns)
+    """Labels from 0 and the name of each: those that occur, in ascending order.
+
+    Whole numbers may begin anywhere and leave gaps. Given names are those of the numbers 0, 1, …,
+    or, where labels begin elsewhere, those of the numbers that occur.
+    """
+    flat = _flat(path, "labels", columns)
     if all(column.dtype.kind in "US" for column in flat):
-        return _ranked(path, what, columns)
-    for column in flat:
+        return _ranked(path, "labels", columns)
+    numbers = _whole(path, columns)
+    values = np.unique(np.concatenate(numbers))
+    if given is None:
+        names = tuple(str(value) for value in values)
+    else:
+        names = tuple(_word(value) for value in given.reshape(-1))
+        if len(values) != len(names) or values[-1] < len(names):
+            return numbers, names
+    return [np.searchsorted(values, column).astype(np.int64) for column in numbers], names
+
+
+def _whole(path: Path, columns: list[Array | None]) -> list[Labels]:
+    """Labels that are whole numbers from 0, as they are."""
+    numbers = []
+    for column in _flat(path, "labels", columns):
         whole = column.dtype.kind in "iub" or (
             column.dtype.kind == "f"
             and bool(np.all(np.isfinite(column) & (column == np.rint(column))))
         )
         if not whole:
             raise DataError(
-                f"{path}: {what} are {column.dtype}; expected whole numbers from 0, or strings."
+                f"{path}: labels are {column.dtype}; expected whole numbers from 0, or strings."
             )
-    numbers = [column.astype(np.int64) for column in flat]
-    top = max((int(column.max()) for column in numbers if column.size), default=0)
-    low = min((int(column.min()) for column in numbers if column.size), default=0)
-    if low < 0 or top > 1_000_000:
-        raise DataError(
-            f"{path}: {what} run from {low} to {top}; expected whole numbers from 0 to 1000000."
-        )
-    return numbers, tuple(str(number) for number in range(top + 1))
+        low, top = (column.min().item(), column.max().item()) if column.size else (0, 0)
+        if low < 0 or top > _LARGEST_LABEL:
+            raise DataError(
+                f"{path}: labels run from {low} to {top}; expected whole numbers from 0 to "
+                f"{_LARGEST_LABEL}, or strings."
+            )
+        numbers.append(column.astype(np.int64))
+    return numbers
 
 
 def _ranked(
@@ -225,15 +245,34 @@ def _ranked(
     if any(column.dtype.kind not in "USiub" for column in flat):
         raise DataError(f"{path}: {what} are {flat[0].dtype}; expected whole numbers or strings.")
     values = np.unique(np.concatenate(flat))
-    names = tuple(v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values)
+    names = tuple(_word(value) for value in values)
     return [np.searchsorted(values, column).astype(np.int64) for column in flat], names
 
 
-def _flat(path: Path, what: str, columns: list[Array | None]) -> list[Array]:
+def _word(value: object) -> str:
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    return readable(text)
+
+
+def _vocabulary(path: Path, splits: list[Split]) -> int:
+    """One more than the largest token id; a table of that many rows is part of the network."""
+    top = max((int(split.inputs.max()) for split in splits if split.inputs.size), default=0)
+    if top >= _LARGEST_VOCABULARY:
+        raise DataError(
+            f"{path}: token ids run to {top}; allowed are 0 to {_LARGEST_VOCABULARY - 1}: number "
+            "the tokens that occur from 1."
+        )
+    return 1 + top
+
+
+def _flat(path: Path, what: str, columns: Sequence[Array | None]) -> list[Array]:
     present = [column for column in columns if column is not None]
     for column in present:
         if column.ndim == 0 or column.size != len(column):
             raise DataError(f"{path}: {what} have shape {list(column.shape)}; expected [N].")
+    if len({"n" if column.dtype.kind in "iubf" else column.dtype.kind for column in present}) > 1:
+        found = " and ".join(str(column.dtype) for column in present)
+        raise DataError(f"{path}: {what} are {found} in different parts; use one type for all.")
     return [column.reshape(-1) for column in present]
 
 

@@ -43,7 +43,8 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     names, domains, class_of = _index(tree)
     class_names = tuple(sorted(set(class_of)))
     labels = np.searchsorted(np.array(class_names), np.array(class_of)).astype(np.int64)
-    images = read_images(tree, names, size)
+    pictures = read_images(tree, names, size)
+    images = pictures.pixels
     train, test = stratified_test_part(domains * len(class_names) + labels, spec.name)
     return Dataset(
         name=spec.name,
@@ -54,6 +55,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
         mean=IMAGENET_MEAN,
         std=IMAGENET_STD,
         group_names={"domain": DOMAINS},
+        notes=pictures.notes,
     )
 
 

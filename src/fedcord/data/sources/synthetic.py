@@ -19,7 +19,8 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     """Vectors, float32 [samples, dim], in balanced classes.
 
     With `clients=K` training rows carry a group "client": K runs of nearly equal length. The test
-    part has a fifth of the rows, at most 10,000. `seed` makes another set of the same size.
+    part has a fifth of the rows, at most 10,000. `seed` makes another set of the same size. Made
+    to one scale, they are not standardised unless `scale=standard` asks for it.
     """
     samples = spec.integer("samples", 10_000, 1, 100_000_000)
     classes = spec.integer("classes", 10, 2, 100_000)
@@ -44,6 +45,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
         train=_draw("train", samples, centres, seed, groups),
         test=_draw("test", num_test, centres, seed, {}),
         class_names=tuple(str(label) for label in range(classes)),
+        scale=spec.scale("none"),
     )
 
 

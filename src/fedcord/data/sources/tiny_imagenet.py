@@ -9,7 +9,7 @@ import numpy as np
 from fedcord.core.errors import DataError
 from fedcord.data.dataset import Dataset, Split
 from fedcord.data.download import RemoteFile
-from fedcord.data.formats.images import is_image, read_images
+from fedcord.data.formats.images import Pictures, is_image, read_images
 from fedcord.data.formats.tree import Tree, open_tree
 from fedcord.data.locate import Search, Wanted
 from fedcord.data.spec import DatasetSpec
@@ -47,14 +47,16 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     train, classes = _train(tree, top)
     test = _validation(tree, top, classes)
     size = spec.integer("size", 64, 8, 512)
+    pictures = [read_images(tree, [name for name, _ in rows], size) for rows in (train, test)]
     return Dataset(
         name=spec.name,
         kind="image",
-        train=_split(tree, train, size),
-        test=_split(tree, test, size),
+        train=_split(pictures[0], train),
+        test=_split(pictures[1], test),
         class_names=_class_names(tree, top, classes),
         mean=(0.4802, 0.4481, 0.3975),
         std=(0.2770, 0.2691, 0.2821),
+        notes=tuple(note for part in pictures for note in part.notes),
     )
 
 
@@ -117,8 +119,5 @@ def _lines(tree: Tree, name: str) -> list[str]:
     ]
 
 
-def _split(tree: Tree, rows: list[tuple[str, int]], size: int) -> Split:
-    return Split(
-        read_images(tree, [name for name, _ in rows], size),
-        np.array([label for _, label in rows], np.int64),
-    )
+def _split(pictures: Pictures, rows: list[tuple[str, int]]) -> Split:
+    return Split(pictures.pixels, np.array([label for _, label in rows], np.int64))
