@@ -216,11 +216,13 @@ class OneShot:
     def _kept(self, learner: Learner, member: Member) -> dict[str, Tensor]:
         """What the client needs to go on: model, momentum, σ, memory bank."""
         kept = {**prefixed(MODEL, member.model), PROTOTYPES: member.prototypes}
+        forgets = self.local.reset_optimizer_each_chunk
         if self.policy.learns:
-            kept["sigma"] = learner.sigma.tensor()
+            sigma = learner.sigma.at_rest() if forgets else learner.sigma
+            kept["sigma"] = sigma.tensor()
         if learner.memory is not None:
             kept["bank.features"], kept["bank.labels"] = learner.memory
-        if not self.local.reset_optimizer_each_chunk:
+        if not forgets:
             kept |= {f"momentum.{place}": t for place, t in enumerate(learner.momentum)}
         return kept
 

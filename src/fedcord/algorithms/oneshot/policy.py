@@ -66,6 +66,10 @@ class Sigma:
         """λ_raw = σ²_local / σ²_align."""
         return math.exp(self.log_local - self.log_align)
 
+    def at_rest(self) -> Sigma:
+        """Without momentum, as a new optimiser begins."""
+        return Sigma(self.log_local, self.log_align)
+
     def tensor(self) -> Tensor:
         """[4] float64, for the client's memory."""
         numbers = self.log_local, self.log_align, self.velocity_local, self.velocity_align
