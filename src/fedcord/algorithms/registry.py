@@ -120,7 +120,7 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "fedcord.algorithms.accord.accord:Accord",
             "accord whose clients train by cross-entropy alone",
             "own",
-            {"objective": {"contrastive": "none"}},
+            {"objective": {"contrastive": "none", "prototype_contrast": False}},
         ),
         "afl": AlgorithmInfo(
             "fedcord.algorithms.analytic.afl:AFL",
