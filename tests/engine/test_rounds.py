@@ -6,7 +6,7 @@ import torch
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.core.contract import ServerState, Update
-from fedcord.core.errors import ConfigError, NumericalError
+from fedcord.core.errors import NumericalError
 from fedcord.core.examples import ClientData
 from fedcord.core.tensors import hash_tensors, num_bytes
 from fedcord.engine.population import Population

@@ -58,7 +58,7 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         ),
         "fedhpro": AlgorithmInfo(
             "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
-            "features contrasted with prototypes fitted to clients' gradients (FedHPro 2026)",
+            "features contrasted with prototypes fitted to clients' gradients (Wang et al. 2026)",
             "prototype",
         ),
         "fedhpro-reference": AlgorithmInfo(

@@ -24,7 +24,7 @@ def batch(seed: int = 0, rows: int = 8) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def slow_loss(z: Tensor, p: Tensor, y: Tensor, tau_pf: float, tau_pp: float) -> Tensor:
-    """§2.3 with the library's SupCon and cross-entropies by hand."""
+    """The four terms of FAFI with the library's SupCon and cross-entropies by hand."""
 
     def ce(scores: Tensor, labels: Tensor) -> Tensor:
         return -torch.log_softmax(scores, 1)[torch.arange(len(labels)), labels].mean()

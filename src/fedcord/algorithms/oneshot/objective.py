@@ -10,11 +10,12 @@ At τ_pf = 1 the third term is the first, value and gradient, and is not compute
 never tends to 0: SupCon alone stays above about log |Pos|. With contrastive = none and without
 prototype_contrast it is the first term alone, plain cross-entropy.
 
-Two ideas of the log that did not help are kept for comparison. A *memory bank* is a queue of the
-client's own past features that join the contrast. A *feature bank* holds features of every class
-from outside, and a further term draws features to those of their class and away from others; the
-log's came from a teacher trained on public data, ours are unit vectors scattered around one
-direction per class, drawn from the seed, because a federation has no public data in general.
+Two ideas that did not help (docs/algorithms/ladder.md) are kept for comparison. A *memory bank* is
+a queue of the client's own past features that join the contrast. A *feature bank* holds features of
+every class from outside, and a further term draws features to those of their class and away from
+others; the first one came from a teacher trained on public data, ours are unit vectors scattered
+around one direction per class, drawn from the seed, because a federation has no public data in
+general.
 """
 
 from __future__ import annotations

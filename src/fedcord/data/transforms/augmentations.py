@@ -41,7 +41,7 @@ def augmentations(
     - `crop`: shifted by up to an eighth of the side (4 of 32 pixels), black outside;
     - `flip`: mirrored with probability 1/2;
     - `standard`: both;
-    - `simclr`: enlarged crop, mirror, colours, grey (spec oneshot §2.2), a draw per sample;
+    - `simclr`: enlarged crop, mirror, colours, grey as FAFI has them, a draw per sample;
     - `simclr-batch`: the same with one draw for the whole batch, for parity with published code.
 
     Args:
@@ -74,7 +74,7 @@ def standard(images: Tensor, generator: Generator) -> Tensor:
 
 
 def simclr(images: Tensor, generator: Generator, *, shared: bool = False) -> Tensor:
-    """Stored images to views in [0, 1] with the strengths of spec oneshot §2.2."""
+    """Stored images to views in [0, 1] with the strengths of FAFI's released code."""
     x = random_flip(images, generator, shared=shared)  # on bytes; flipping first changes no chance
     x = random_resized_crop(to_unit(x), generator, scale=(0.2, 1.0), shared=shared)
     x = color_jitter(
