@@ -2,4 +2,5 @@
 
 The family is one composed algorithm, `oneshot.OneShot`: local objective × anchors × λ policy ×
 gradient conflict × server. `ladder.PRESETS` names the published combinations and those on the way
-to FLARE. """
+to FLARE.
+"""
