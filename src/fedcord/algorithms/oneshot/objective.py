@@ -30,7 +30,7 @@ from torch import Tensor
 from fedcord.algorithms.oneshot.frames import random_frame
 from fedcord.core.contract import Env
 from fedcord.core.params import check_params, param
-from fedcord.losses.prototype_contrast import prototype_self_contrast
+from fedcord.losses.prototypes import prototype_self_contrast
 from fedcord.losses.supcon import bank_contrast, supervised_contrast
 
 Bank = tuple[Tensor, Tensor]

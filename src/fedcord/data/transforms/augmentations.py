@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from torch import Generator, Tensor
 
 from fedcord.data.transforms.color import color_jitter, random_grayscale
-from fedcord.data.transforms.crop import random_crop, random_resized_crop
-from fedcord.data.transforms.flip import random_flip
+from fedcord.data.transforms.geometry import random_crop, random_flip, random_resized_crop
 from fedcord.data.transforms.prepare import normalize_, prepare_fn, to_unit
 
 Change = Callable[[Tensor, Generator], Tensor]
