@@ -4,7 +4,7 @@ Reference for the second contrast: Zhang et al., "FedTGP: Trainable Global Proto
 Adaptive-Margin-Enhanced Contrastive Learning for Data and Model Heterogeneity in Federated
 Learning", AAAI 2024.
 
-| docs/algorithms/servers.md | here |
+| symbol | here |
 |---|---|
 | G | `fused.prototypes` [C, D] |
 | γ_etf | `etf_weight` |
