@@ -6,7 +6,7 @@ import torch
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.core.contract import ServerState, Update
-from fedcord.core.errors import NumericalError
+from fedcord.core.errors import ConfigError, NumericalError
 from fedcord.core.examples import ClientData
 from fedcord.core.tensors import hash_tensors, num_bytes
 from fedcord.engine.population import Population
@@ -17,6 +17,7 @@ from fedcord.engine.rounds import (
     run_rounds,
     validate_clients,
 )
+from fedcord.engine.sampling import sample_clients
 from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.visit import Answer, Job
 from tests import federation
@@ -165,6 +166,20 @@ def test_clients_are_tested_on_their_own_part() -> None:
     found = finish_clients(ALGORITHM, executor, state, 0, [0, 1, 2, 3])
     assert {k: e.total for k, e in found.items()} == {0: 10, 1: 6, 3: 15}  # client 2 has no test
     assert all(e.accuracy > 0.6 for e in found.values())
+
+
+def test_sampling_depends_on_seed_and_round_only() -> None:
+    eligible = [1, 3, 5, 7, 9, 11]
+    draws = {r: sample_clients(0, r, eligible, 3) for r in range(20)}
+    assert all(
+        len(set(d)) == 3 and d == sorted(d) and set(d) <= set(eligible) for d in draws.values()
+    )
+    assert len({tuple(d) for d in draws.values()}) > 5
+    assert sample_clients(0, 4, eligible, 3) == draws[4]
+    assert any(sample_clients(1, r, eligible, 3) != draws[r] for r in range(20))
+    assert sample_clients(0, 0, eligible, 6) == eligible
+    with pytest.raises(ConfigError, match="cannot sample 7 clients; 6 of them hold data"):
+        sample_clients(0, 0, eligible, 7)
 
 
 def test_validation_takes_all_clients_parts_together() -> None:
