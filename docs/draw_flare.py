@@ -4,7 +4,8 @@
     python docs/draw_flare.py runs/flare-robustness # and the one of that study
 
 Nothing is trained for the first two: both losses are given, or follow the closed form under which
-prototypes shrink (spec §4.2), and `Policy` moves λ as it does at a client.
+prototypes shrink when nothing but alignment moves them, and `Policy` moves λ as it does at a
+client.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 import fedcord
 from fedcord.cli.main import main
 from fedcord.core import errors
+from fedcord.experiment.load import load_config
 from tests.docs.pages import PAGES, ROOT, name_of, prose
 
 RESULTS = sorted(ROOT.glob("studies/**/*.md"))
@@ -108,3 +109,11 @@ def test_the_numbers_of_the_heterogeneity_page_are_those_of_inspect(
         assert main(["inspect", "--partition", partition, "--json"]) == 0
         values = json.loads(capsys.readouterr().out)
         assert [float(cell) for cell in cells.split("|")] == [round(values[k], 2) for k in keys]
+
+
+def test_every_switch_to_what_released_code_does_is_offered() -> None:
+    page = (ROOT / "docs/algorithms/fafi.md").read_text()
+    table = page.partition("| released code does | to get it |")[2].partition("\n\n")[0]
+    switches = re.findall(r"`([a-z_.]+=[\w-]+)`", table)
+    assert {"local.normalization=twice", "server.test_inputs=raw"} <= set(switches)
+    assert load_config({"algorithm": "fafi"}, switches).params["server"]["test_inputs"] == "raw"

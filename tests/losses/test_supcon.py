@@ -20,7 +20,7 @@ def unit(rows: int, dim: int, seed: int) -> Tensor:
 def by_loops(
     features: Tensor, labels: Tensor, temperature: float, bank: tuple[Tensor, Tensor] | None = None
 ) -> float:
-    """The formula of spec §2.3, one row and one pair at a time, in double precision."""
+    """SupCon's formula (L_out), one row and one pair at a time, in double precision."""
     z, y = features.double(), labels.tolist()
     keys, key_labels = z, list(y)
     if bank is not None:

@@ -206,7 +206,7 @@ def test_resnet_equals_the_textbook_form() -> None:
         h = torch.relu(inner + sub(block + "shortcut")(h[:, :, ::step, ::step]))
     features = cast(Network, network).features(x)
     torch.testing.assert_close(features, h.mean((2, 3)), atol=1e-5, rtol=1e-4)
-    assert features.min() >= 0  # prototype §12.1
+    assert features.min() >= 0
 
 
 @pytest.mark.parametrize(

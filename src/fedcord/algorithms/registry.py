@@ -58,7 +58,7 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         ),
         "fedhpro": AlgorithmInfo(
             "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
-            "features contrasted with prototypes fitted to clients' gradients (FedHPro 2026)",
+            "features contrasted with prototypes fitted to clients' gradients (Wang et al. 2026)",
             "prototype",
         ),
         "fedhpro-reference": AlgorithmInfo(
@@ -120,7 +120,7 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "fedcord.algorithms.accord.accord:Accord",
             "accord whose clients train by cross-entropy alone",
             "own",
-            {"objective": {"contrastive": "none"}},
+            {"objective": {"contrastive": "none", "prototype_contrast": False}},
         ),
         "afl": AlgorithmInfo(
             "fedcord.algorithms.analytic.afl:AFL",

@@ -18,7 +18,7 @@ DATA_FLAGS = {
 }
 RUN_FLAGS = {
     "rounds": "rounds of exchange (default 20, or what the method needs)",
-    "participation": "share of clients visited per round (default 1)",
+    "participation": "share of clients drawn for every exchange (default 1)",
     "validation": "share of each client's data kept for selection (default 0.1)",
     "test": "share of each client's data kept for its own test (default 0.1)",
     "evaluate-every": "rounds between evaluations (default 1)",

@@ -249,8 +249,8 @@ class Probes(Protocol):
     """An algorithm whose early rounds only look at what would be aggregated now.
 
     A one-shot method exchanges once, but one wants to see how it would do after part of the local
-    training. Such rounds are probes: nothing of them is counted as traffic, and clients must not
-    learn anything from them, so `shared` must not change.
+    training. Such rounds are probes: nothing of them is counted as traffic, clients must not learn
+    anything from them, so `shared` must not change, and their clients are those of the exchange.
     """
 
     def is_probe(self, env: Env) -> bool:

@@ -1,7 +1,7 @@
 """The long-tail filter: class sizes that fall geometrically by a factor ρ from first to last class.
 
-It thins the training examples before they are dealt to clients, so it composes with every partition
-(specs/prototype §11.3). The test split is left alone: accuracy stays balanced over the classes.
+It thins the training examples before they are dealt to clients, so it composes with every
+partition. The test split is left alone: accuracy stays balanced over the classes.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ class RunConfig:
     longtail: float = param(1.0, "largest class over smallest, 1 for no change", at_least=1)
     clients: int = param(10, "number of clients; 0 takes it from the data (natural)", at_least=0)
     rounds: int | None = param(None, "rounds of exchange; none: the method's own", at_least=1)
-    participation: float = param(1.0, "share of clients visited per round", above=0, at_most=1)
+    participation: float = param(
+        1.0, "share of clients drawn for every exchange", above=0, at_most=1
+    )
     model: tuple[str, ...] = param(
         ("auto",), "network of the clients; several are dealt out in turn"
     )

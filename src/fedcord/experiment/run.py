@@ -29,7 +29,7 @@ from fedcord.engine.rounds import (
     run_rounds,
     validate_clients,
 )
-from fedcord.engine.sampling import sample_clients
+from fedcord.engine.sampling import exchange_at, sample_clients
 from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.visit import Executor
 from fedcord.engine.wire import WireExecutor
@@ -255,7 +255,9 @@ def _run(
     count = max(1, math.floor(config.participation * len(eligible) + 0.5))
     schedule = Schedule(
         env.num_rounds,
-        lambda round_: sample_clients(config.seed, round_, eligible, count),
+        lambda round_: sample_clients(
+            config.seed, exchange_at(algorithm, round_), eligible, count
+        ),
         config.evaluate_every,
         config.threads,
     )

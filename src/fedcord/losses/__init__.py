@@ -1,1 +1,1 @@
-"""Loss functions, one per file."""
+"""Loss functions."""

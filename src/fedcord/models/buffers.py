@@ -6,8 +6,8 @@ The rule is on the type alone, so that it holds for every network and needs no l
 - integers (batch normalisation's count of batches): the maximum is taken. A mean of counts is not
   an integer, and the count plays no part in prediction while momentum is fixed.
 
-Averaging the running statistics is a choice: it is the common one, and spec prototype §1.3 asks for
-it. Networks with `norm=group` have no buffers, so the question does not arise there.
+Averaging the running statistics is a choice: it is the common one, and that of published prototype
+results. Networks with `norm=group` have no buffers, so the question does not arise there.
 
 Code below this layer (the server mean) cannot import this module and applies the same rule by
 `Tensor.is_floating_point()`; the test of this module holds the two together for every network.

@@ -1,10 +1,10 @@
 """Residual networks for small images: 3×3 stem without pooling, four stages, average pooling.
 
 Reference: He et al., Deep Residual Learning for Image Recognition (CVPR 2016), in the form
-federated learning papers use on CIFAR (specs prototype §12 and oneshot §2.1).
+federated learning papers use on CIFAR, FAFI and FedHPro among them.
 
 Blocks hand on their sum *before* the last ReLU and apply ReLU to what they receive. The function is
-the usual one; the form makes `stages` (needed by FedRCL, prototype §6) cost nothing.
+the usual one; the form makes `stages` (needed by FedRCL) cost nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bag of word embeddings, the small text model of spec prototype §11.5."""
+"""Bag of word embeddings, the small text model that FedHPro uses on AG News."""
 
 from __future__ import annotations
 

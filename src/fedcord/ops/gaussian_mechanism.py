@@ -1,7 +1,8 @@
 """How much Gaussian noise hides one sample: the analytic Gaussian mechanism.
 
-Reference: Balle, Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018. The
-classical formula √(2 ln(1.25/δ))/ε asks for more noise than needed and holds only for ε ≤ 1.
+Reference: Balle, Wang, "Improving the Gaussian Mechanism for Differential Privacy: Analytical
+Calibration and Optimal Denoising", ICML 2018. The classical formula √(2 ln(1.25/δ))/ε asks for more
+noise than needed and holds only for ε ≤ 1.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.analytic.deepafl import DeepAFL
-from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.features import FeatureMap, random_map
 from fedcord.algorithms.analytic.fedhip import FedHiP
 from fedcord.algorithms.analytic.invariance import check_invariance
 from fedcord.algorithms.analytic.membership import forget, model_difference
@@ -67,6 +67,20 @@ def test_t27_one_round_per_block_equals_two_and_the_objective_never_rises(refres
     assert found == pytest.approx(objectives, rel=1e-8)
     assert all(after <= before + 1e-9 for before, after in pairwise(found))
     assert found[-1] < 0.98 * found[0]
+
+
+def test_the_first_features_can_be_those_of_the_paper() -> None:
+    """Φ₀ = tanh(XA + a) with A [I, W] and a [W] uniform in ±1/√I, and nothing else."""
+    first = FeatureMap(expansion="tanh", width=300, unit=False, bias=False)
+    matrix, offset = random_map(0, "tanh", 8, 300)
+    phi = first(DATA.inputs, {}, env())
+    torch.testing.assert_close(phi, torch.tanh(DATA.inputs.double() @ matrix + offset))
+    for drawn in (matrix, offset):
+        assert float(drawn.abs().max()) < 8**-0.5
+        assert float(drawn.std()) == pytest.approx((3 * 8) ** -0.5, rel=0.1)
+    method = DeepAFL(blocks=2, width=10, ridge=0.5, features=replace(first, width=20))
+    _, wanted = plain_deepafl(method, 2)
+    assert gap(weight(trained(method, dealt(DATA, PARTS))), wanted) < 1e-8
 
 
 def test_t27_later_rounds_send_less() -> None:

@@ -9,6 +9,8 @@ from pytorch_metric_learning.losses import SupConLoss  # type: ignore[import-unt
 from torch import Tensor
 
 from fedcord.algorithms.oneshot.objective import Objective
+from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
+from fedcord.core.params import build
 from fedcord.losses.supcon import bank_contrast, supervised_contrast
 from tests.federation import env as make_env
 
@@ -22,7 +24,7 @@ def batch(seed: int = 0, rows: int = 8) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def slow_loss(z: Tensor, p: Tensor, y: Tensor, tau_pf: float, tau_pp: float) -> Tensor:
-    """§2.3 with the library's SupCon and cross-entropies by hand."""
+    """The four terms of FAFI with the library's SupCon and cross-entropies by hand."""
 
     def ce(scores: Tensor, labels: Tensor) -> Tensor:
         return -torch.log_softmax(scores, 1)[torch.arange(len(labels)), labels].mean()
@@ -37,6 +39,12 @@ def test_all_four_terms(tau_pf: float, tau_pp: float) -> None:
     z, p, y = batch()
     objective = Objective(feature_temperature=tau_pf, prototype_temperature=tau_pp)
     torch.testing.assert_close(objective.loss(z, p, y), slow_loss(z, p, y, tau_pf, tau_pp))
+
+
+def test_cross_entropy_alone_is_the_first_term_and_what_accord_ce_trains_by() -> None:
+    z, p, y = batch()
+    accord = build(algorithm_class("accord-ce"), ALGORITHMS["accord-ce"].preset)
+    torch.testing.assert_close(accord.objective.loss(z, p, y), F.cross_entropy(z @ p.T, y))
 
 
 def test_invariant_3_at_one_the_feature_term_is_the_classification_term() -> None:

@@ -12,7 +12,7 @@ import torch
 
 from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.member import Member, received, upload, upload_spec
-from fedcord.algorithms.oneshot.policy import Policy
+from fedcord.algorithms.oneshot.policy import Policy, Sigma
 from fedcord.core.contract import ClientResult, Env, Probes
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData, Examples
@@ -104,6 +104,18 @@ def test_invariant_33_needs_the_optimiser_and_a_global_schedule() -> None:
     assert not same_bits(once, train(forgets))
     local = preset("flare", {"checkpoints": 2, "policy": {"progress": "chunk"}})
     assert not same_bits(once, train(local))
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_an_optimiser_made_anew_forgets_the_momentum_of_weights_and_of_sigma(forgets: bool) -> None:
+    choice = {"checkpoints": 2, "local": {"reset_optimizer_each_chunk": forgets}}
+    algorithm, env = preset("flare", choice), Env(task(), 0, num_rounds=2)
+    data = population().client(0)
+    kept = algorithm.client_update(algorithm.init(env).shared, {}, data, env.at(0)).memory
+    assert bool(select(kept, "momentum")) is not forgets
+    sigma = Sigma.of(kept["sigma"])
+    assert sigma.log_local != 0
+    assert (sigma.velocity_local == sigma.velocity_align == 0) is forgets
 
 
 def test_checkpoints_are_at_most_one_per_epoch() -> None:

@@ -27,7 +27,7 @@ S_W = {"uw_ext_coupled", "uw_ext", "uw_meta_data"}
 
 
 def sigma_loss(policy: Policy, ell: Tensor, base: float, align: float, s: float) -> Tensor:
-    """L_σ of spec §5.3, written out with autograd."""
+    """L_σ as `policy` states it, written out with autograd."""
     local, towards = ell
     a, b = local.exp(), towards.exp()
     s_d = s if policy.kind in S_D else 1.0

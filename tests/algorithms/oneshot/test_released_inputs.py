@@ -1,4 +1,4 @@
-"""The released code's two accidents with normalisation (spec §2.2, trap 2)."""
+"""The released code's two accidents with normalisation."""
 
 from pathlib import Path
 from typing import Any

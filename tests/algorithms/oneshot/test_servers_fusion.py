@@ -1,4 +1,4 @@
-"""Servers that fuse uploads: invariants 24-27 of the one-shot spec (§13), options, refusals."""
+"""Servers that fuse uploads: what they reduce to, options, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that solve or train: invariants 28 and 29 of the one-shot spec (§13), and factors."""
+"""Servers that solve or train: what they reduce to, and factors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One round, one pass, no gradients: the least-squares classifier of everybody's features at once.
 
 Reference: He et al., "AFL: A Single-Round Analytic Approach for Federated Learning with Pre-trained
-Models", CVPR 2025.
+Models", CVPR 2025 (arXiv 2405.16240).
 
 Travels: up the sums Σ x x' and Σ x y' of the client's features, D(D+1)/2 + DC numbers, with class
 counts; down nothing, unless the feature map is a network that is not frozen. Stays: samples and

@@ -1,7 +1,7 @@
 """AFL as published: clients send models, which the absolute aggregation law joins.
 
 Reference: He et al., "AFL: A Single-Round Analytic Approach for Federated Learning with Pre-trained
-Models", CVPR 2025.
+Models", CVPR 2025 (arXiv 2405.16240).
 
 Travels: up C_k + γI as a full matrix and the client's ridge model, D² + DC numbers; down nothing,
 unless the feature map is a network that is not frozen. Stays: samples and features.

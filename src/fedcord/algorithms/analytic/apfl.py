@@ -1,6 +1,7 @@
 """A global closed-form model, and at every client a second one for what it left unexplained.
 
-Reference: "APFL: Analytic Personalized Federated Learning via Dual-Stream Least Squares", 2025.
+Reference: Fan et al., "APFL: Analytic Personalized Federated Learning via Dual-Stream Least
+Squares", 2025 (arXiv 2508.10732).
 
 Travels: up the sums of the global features, D(D+1)/2 + DC numbers; after the round down the global
 model. Stays: samples and the refinement.

@@ -1,6 +1,6 @@
 """A deep residual network without gradients: every block is one round of sums.
 
-Reference: "DeepAFL: Deep Analytic Federated Learning", 2026.
+Reference: Tang et al., "DeepAFL: Deep Analytic Federated Learning", ICLR 2026 (arXiv 2603.00579).
 
 Travels: in every round up the joint sums of the features Φ and the next block's hidden units F
 (only what the server cannot work out itself, except every `refresh` blocks), down the blocks so
@@ -21,10 +21,11 @@ samples and personal last layers.
 Deviations: the paper asks for two rounds per block, first for W_t and then for Ω_t. F_t depends on
 Φ_t and the seed alone, so the joint sums of [Φ_t, F_t] give both, and by algebra also the sums of
 Φ_{t+1}: T rounds instead of 2T+1. Sums and solves are in float64. The first features are those of
-`features`, and λ is chosen once, by generalised cross-validation on them. With `personal`, every
-client solves once more on the last features with its own samples counted α times more, as FedHiP
-does (a proposal for the latter's open question of deeper classifiers); the server knows the sums of
-these features already, so it costs no round.
+`features`; the paper's Φ_0 = tanh(XA + a) is features.expansion=tanh, features.unit=false,
+features.bias=false. λ is chosen once, by generalised cross-validation on them. With `personal`,
+every client solves once more on the last features with its own samples counted α times more, as
+FedHiP does (a proposal for the latter's open question of deeper classifiers); the server knows the
+sums of these features already, so it costs no round.
 
 Limits: the training objective never rises from block to block, since Ω = 0 is allowed. With
 block_ridge → ∞ it is `afl`.

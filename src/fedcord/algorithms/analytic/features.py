@@ -49,8 +49,8 @@ class FeatureMap:
     )
     expansion: str = param(
         "relu",
-        "random features on top: relu, rff (Gaussian kernel), or none",
-        choices=("relu", "rff", "none"),
+        "random features on top: relu, tanh (DeepAFL's), rff (Gaussian kernel), or none",
+        choices=("relu", "tanh", "rff", "none"),
     )
     width: int = param(512, "number of random features", at_least=1)
     bandwidth: float = param(1.0, "length scale of the Gaussian kernel (rff)", above=0)
@@ -148,10 +148,15 @@ class FeatureMap:
 
 
 def random_features(x: Tensor, kind: str, width: int, bandwidth: float, seed: int) -> Tensor:
-    """[B, I] to [B, W] by `random_map`: relu(xA + b), or √(2/W) cos(xA/bandwidth + b) for rff."""
+    """[B, I] to [B, W] by `random_map`.
+
+    relu(xA + b), tanh(xA + b), or √(2/W) cos(xA/bandwidth + b) for rff.
+    """
     matrix, offset = random_map(seed, kind, x.shape[1], width)
     if kind == "relu":
         return torch.relu(x @ matrix + offset)
+    if kind == "tanh":
+        return torch.tanh(x @ matrix + offset)
     return math.sqrt(2 / width) * torch.cos(x @ matrix / bandwidth + offset)
 
 
@@ -160,10 +165,15 @@ def random_map(seed: int, kind: str, num_inputs: int, width: int) -> tuple[Tenso
     """Matrix [I, W] and offset [W] of random features, the same in every process; do not change.
 
     For unit-length inputs: `relu` draws directions from N(0, I) and offsets from U(−½, ½), `rff`
-    frequencies from N(0, I) and phases from U(0, 2π).
+    frequencies from N(0, I) and phases from U(0, 2π). For inputs whose entries are of order one:
+    `tanh` draws both from U(−1/√I, 1/√I), as DeepAFL's released code does.
     """
     seed_ = derive_seed(seed, f"random-features/{kind}/{num_inputs}/{width}")
     generator = np.random.Generator(np.random.Philox(seed_))  # counter-based
+    if kind == "tanh":
+        limit = 1 / math.sqrt(num_inputs)
+        layer = generator.uniform(-limit, limit, (num_inputs + 1, width))
+        return torch.from_numpy(layer[:-1]), torch.from_numpy(layer[-1])
     matrix = generator.standard_normal((num_inputs, width))
     offset = generator.random(width)
     offset = offset - 0.5 if kind == "relu" else 2 * math.pi * offset

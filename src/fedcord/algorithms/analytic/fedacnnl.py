@@ -1,6 +1,7 @@
 """A convolutional network trained without gradients: one round and one least squares per layer.
 
-Reference: "FedACnnL: Gradient-Free Federated Learning by Analytic Convolutional Networks", 2024.
+Reference: Gu et al., "Analytic Personalized Federated Meta-Learning", 2025 (arXiv 2502.06915), of
+which this is the framework FedACnnL.
 
 Travels: in every round up the sums of one layer's patches, D(D+1)/2 + DC numbers, down the layers
 so far. Stays: samples and activations.

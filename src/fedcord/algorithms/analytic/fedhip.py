@@ -1,7 +1,7 @@
 """A closed-form model per client that weighs its own samples more than everybody's.
 
-Reference: "FedHiP: Heterogeneity-Invariant Personalized Federated Learning Through Closed-Form
-Solutions", 2025.
+Reference: Tang et al., "FedHiP: Heterogeneity-Invariant Personalized Federated Learning Through
+Closed-Form Solutions", 2025 (arXiv 2508.04470).
 
 Travels: up the sums Σ f f' and Σ f y', D(D+1)/2 + DC numbers; after the round down the regularised
 sum S and the global model W (or, with `personalize_at=server`, only the client's own model).

@@ -1,7 +1,7 @@
 """Clients with similar labels share a last layer, and each bends it to its own data in closed form.
 
-Reference: "FedACnnL / pFedACnnL: Gradient-Free Federated Learning and Meta-Learning by Analytic
-Convolutional Networks", 2024.
+Reference: Gu et al., "Analytic Personalized Federated Meta-Learning", 2025 (arXiv 2502.06915), of
+which this is the framework pFedACnnL.
 
 Travels: as in `fedacnnl`; after the last round down every group's last layer. Stays: samples and
 the personal last layer. The server learns every client's class counts.

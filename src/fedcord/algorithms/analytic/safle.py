@@ -1,6 +1,7 @@
 """Table look-ups instead of a linear model: groups of thresholded features are jointly one-hot.
 
-Reference: "SAFLe: Single-Round Analytic Federated Learning with Sparse Embeddings", 2025.
+Reference: Bacellar et al., "Single-Round Scalable Analytic Federated Learning", 2025 (arXiv
+2512.03336).
 
 Travels: first (unless `thresholds=fixed`) up the sums of features and their squares, down their
 mean and deviation; then up integer co-occurrence counts, D(D+1)/2 + DC numbers with D = E·V. Stays:

@@ -1,7 +1,8 @@
 """Clients contrast their features with vectors the server fits to the clients' own gradients.
 
-Reference: "FedHPro", ICML 2026 (arXiv 2605.13475), known to us in part, and the authors' public
-code; where they differ, the defaults follow the paper and `fedhpro-reference` the code.
+Reference: Wang et al., "FedHPro: Federated Hyper-Prototype Learning via Gradient Matching", ICML
+2026 (arXiv 2605.13475), known to us in part, and the authors' public code; where they differ, the
+defaults follow the paper and `fedhpro-reference` the code.
 
 Travels: down the model and hyper-prototypes [C, M, D]; up the model, the number of examples, one
 gradient [D] for each class the client holds and, for re-training, the classifier's gradients of

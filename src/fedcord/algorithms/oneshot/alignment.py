@@ -8,10 +8,11 @@ Three forms, with P_c a prototype, T_c its target, m classes taken part in:
 | relative | mean over classes of ‖P_c−T_c‖² / (2‖T_c‖²) | ‖T_c‖ times its gradient |
 | cosine | mean over classes of 1 − cos(P_c, T_c) | ‖P_c‖ times its gradient |
 
-`mse` is what the log measured. Its pull fades with C·D and mostly shrinks prototypes, so that a
-weight λ does not carry over from one network to another. The other two have values near 1 at the
-start whatever C and D are, and pulls of at most about 1/m: the size of what the classification
-loss can exert on one prototype. There λ compares the two whatever the network.
+`mse` is what the versions of docs/algorithms/ladder.md were first run with. Its pull fades with C·D
+and mostly shrinks prototypes, so that a weight λ does not carry over from one network to another.
+The other two have values near 1 at the start whatever C and D are, and pulls of at most about 1/m:
+the size of what the classification loss can exert on one prototype. There λ compares the two
+whatever the network.
 
 Only prototypes are pulled; with `on = feature` it is the features, through the encoder.
 """

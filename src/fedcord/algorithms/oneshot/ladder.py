@@ -1,4 +1,4 @@
-"""Every named combination of parts: FAFI, the versions of the research log, FLARE.
+"""Every named combination of parts: FAFI, the versions on the way to FLARE, FLARE.
 
 Plain values over the parameters of `oneshot.OneShot`, whose defaults are FAFI. This module does not
 import torch: the registry lists it.
@@ -42,7 +42,7 @@ PRESETS: Mapping[str, Rung] = MappingProxyType(
     {
         "fafi": Rung("one-shot: prototypes, supervised contrast, feature ensemble (V4)", {}),
         "memory-bank": Rung(
-            "FAFI with a queue of past features (rejected in the log)",
+            "FAFI with a queue of past features (did not help)",
             {
                 "objective": {
                     "memory_bank": 4096,
@@ -52,11 +52,11 @@ PRESETS: Mapping[str, Rung] = MappingProxyType(
             },
         ),
         "feature-bank": Rung(
-            "FAFI with contrast to outside features (rejected in the log)",
+            "FAFI with contrast to outside features (did not help)",
             {"objective": _FEATURE_BANK},
         ),
         "two-stage": Rung(
-            "feature bank first, local loss after, in turn (rejected in the log)",
+            "feature bank first, local loss after, in turn (did not help)",
             {"objective": {**_FEATURE_BANK, "alignment_epochs": 1}},
         ),
         "drcl": Rung(
@@ -116,7 +116,7 @@ PRESETS: Mapping[str, Rung] = MappingProxyType(
             {"anchors": _ETF, "policy": _FLARE},
         ),
         "flare-as-logged": Rung(
-            "V14 as the log describes it: V12, floor, valve, joint clipping",
+            "V14 as first written: V12, floor, valve, joint clipping",
             {
                 "anchors": _ETF,
                 "policy": {**_V12, "align_floor": 1e-3, **_VALVE},

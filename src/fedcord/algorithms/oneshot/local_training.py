@@ -30,7 +30,7 @@ class LocalTraining:
     )
     joint_clip: bool = param(False, "clip weights and log σ² by their joint norm (released code)")
     reset_optimizer_each_chunk: bool = param(
-        False, "forget momentum at every checkpoint (released code)"
+        False, "forget momentum, of log σ² too, at every checkpoint (released code)"
     )
 
     def __post_init__(self) -> None:

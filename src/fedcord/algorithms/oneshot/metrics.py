@@ -1,6 +1,6 @@
 """Numbers about the clients' models side by side, as functions of what they uploaded.
 
-Names are those of the research log (spec §9), which are not always what they say:
+Names are those of the first runs (docs/algorithms/ladder.md), and not always what they say:
 `g_protos_std` is the *scale* of averaged prototypes, a gauge of how far alignment has shrunk them,
 and `model_std` was called a variance. The scale-free numbers after them say how much clients agree.
 All are 0, never NaN, where a single client leaves nothing to compare.
@@ -78,7 +78,7 @@ def anchor_cosine(members: Sequence[Member], anchors: Tensor) -> float:
 def model_std(members: Sequence[Member], trained: Collection[str]) -> tuple[float, float]:
     """Standard deviation (unbiased) over clients of every trained number: its mean and sum.
 
-    log σ² of learned policies, which the log's figure includes, stays with clients and is left out.
+    log σ² of learned policies, which was once counted in, stays with clients and is left out.
     """
     total, count = 0.0, 0
     for name in members[0].model:

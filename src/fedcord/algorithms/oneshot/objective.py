@@ -7,13 +7,15 @@ With unit features z [N, D] and prototypes P [C, D], and CE the mean cross-entro
     L_base = CE(z Pᵀ, y) + SupCon(z, y) + CE(z Pᵀ/τ_pf, y) + CE(P Pᵀ/τ_pp, 0…C−1).
 
 At τ_pf = 1 the third term is the first, value and gradient, and is not computed again. L_base
-never tends to 0: SupCon alone stays above about log |Pos|.
+never tends to 0: SupCon alone stays above about log |Pos|. With contrastive = none and without
+prototype_contrast it is the first term alone, plain cross-entropy.
 
-Two ideas of the log that did not help are kept for comparison. A *memory bank* is a queue of the
-client's own past features that join the contrast. A *feature bank* holds features of every class
-from outside, and a further term draws features to those of their class and away from others; the
-log's came from a teacher trained on public data, ours are unit vectors scattered around one
-direction per class, drawn from the seed, because a federation has no public data in general.
+Two ideas that did not help (docs/algorithms/ladder.md) are kept for comparison. A *memory bank* is
+a queue of the client's own past features that join the contrast. A *feature bank* holds features of
+every class from outside, and a further term draws features to those of their class and away from
+others; the first one came from a teacher trained on public data, ours are unit vectors scattered
+around one direction per class, drawn from the seed, because a federation has no public data in
+general.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from torch import Tensor
 from fedcord.algorithms.oneshot.frames import random_frame
 from fedcord.core.contract import Env
 from fedcord.core.params import check_params, param
-from fedcord.losses.prototype_contrast import prototype_self_contrast
+from fedcord.losses.prototypes import prototype_self_contrast
 from fedcord.losses.supcon import bank_contrast, supervised_contrast
 
 Bank = tuple[Tensor, Tensor]
@@ -47,6 +49,9 @@ class Objective:
     )
     temperature: float = param(0.07, "of the contrast of features (paper: τ)", above=0)
     base_temperature: float = param(0.07, "scales that term by τ/τ_base", above=0)
+    prototype_contrast: bool = param(
+        True, "contrast prototypes with features and with each other: the last two terms"
+    )
     feature_temperature: float = param(1.0, "of prototypes with features (paper: τ_pf)", above=0)
     prototype_temperature: float = param(1.0, "of prototypes alone (paper: τ_pp)", above=0)
     memory_bank: int = param(0, "past features kept as further contrast; 0: none", at_least=0)
@@ -82,12 +87,13 @@ class Objective:
         if outside is not None and epoch % self.period < self.alignment_epochs:
             return self.bank_weight * bank_contrast(features, labels, outside, self.temperature)
         scores = features @ prototypes.T
-        classify = F.cross_entropy(scores, labels)
-        if self.feature_temperature == 1:
-            loss = 2 * classify
-        else:
-            loss = classify + F.cross_entropy(scores / self.feature_temperature, labels)
-        loss = loss + prototype_self_contrast(prototypes, self.prototype_temperature)
+        loss = F.cross_entropy(scores, labels)
+        if self.prototype_contrast:
+            if self.feature_temperature == 1:
+                loss = 2 * loss
+            else:
+                loss = loss + F.cross_entropy(scores / self.feature_temperature, labels)
+            loss = loss + prototype_self_contrast(prototypes, self.prototype_temperature)
         if self.contrastive != "none":
             loss = loss + self._contrast(features, labels, memory)
         if outside is not None:

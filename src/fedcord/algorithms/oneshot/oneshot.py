@@ -1,7 +1,8 @@
 """One-shot federated learning in five parts: clients train alone, send once, the server fuses.
 
-Reference: FAFI (ICML 2025) is the base; FLARE adds anchors common to all clients and a weight of
-alignment that each client learns. `ladder.PRESETS` names the combinations.
+Reference: Zeng et al., "Does One-shot Give the Best Shot? Mitigating Model Inconsistency in
+One-shot Federated Learning" (FAFI), ICML 2025, is the base; FLARE adds anchors common to all
+clients and a weight of alignment that each client learns. `ladder.PRESETS` names the combinations.
 
 Travels: down the first encoder and prototypes, once; up the encoder, prototypes [C, D], class
 counts [C] and the number of examples, once, and what the chosen server asks for beside. Stays:
@@ -19,8 +20,8 @@ everything else, in particular λ and the entropy of labels.
 Deviations. From the released FAFI code: augmentation draws per example, short batches are used,
 inputs are normalised once, momentum lives through checkpoints, log σ² is clipped apart from the
 weights; switches in `local` bring most of the old behaviour back. Data without random views is not
-doubled. From the log: with FLARE's recommended reading the schedule damps the log term, because as
-written it drives λ to infinity (spec §12).
+doubled. From FLARE as first written (`flare-as-logged`): the schedule damps the log term, because
+in the data term it drives λ to infinity (docs/explanation-what-flare-really-does.md).
 
 Limits: without anchors, or with λ = 0, it is FAFI, bit for bit. Checkpoints only look: any number
 of them gives the same bits with `policy.progress = global` and the optimiser kept.
@@ -216,11 +217,13 @@ class OneShot:
     def _kept(self, learner: Learner, member: Member) -> dict[str, Tensor]:
         """What the client needs to go on: model, momentum, σ, memory bank."""
         kept = {**prefixed(MODEL, member.model), PROTOTYPES: member.prototypes}
+        forgets = self.local.reset_optimizer_each_chunk
         if self.policy.learns:
-            kept["sigma"] = learner.sigma.tensor()
+            sigma = learner.sigma.at_rest() if forgets else learner.sigma
+            kept["sigma"] = sigma.tensor()
         if learner.memory is not None:
             kept["bank.features"], kept["bank.labels"] = learner.memory
-        if not self.local.reset_optimizer_each_chunk:
+        if not forgets:
             kept |= {f"momentum.{place}": t for place, t in enumerate(learner.momentum)}
         return kept
 

@@ -1,7 +1,8 @@
 """How strongly a client aligns: the weight λ of the alignment loss, given, annealed or learned.
 
 Reference for learned weights: Kendall et al., "Multi-Task Learning Using Uncertainty to Weigh
-Losses", CVPR 2018. Two numbers per client, ℓ_L = log σ²_local and ℓ_A = log σ²_align, descend
+Losses for Scene Geometry and Semantics", CVPR 2018. Two numbers per client, ℓ_L = log σ²_local and
+ℓ_A = log σ²_align, descend
 
     L_σ = B/(2a) + s_d·A/(2b) + ½ℓ_L + ½·s_ℓ·ℓ_A + γ_b/b + γ_c·ℓ_L² + γ_λ·φ(a/b − λ_max)
 
@@ -65,6 +66,10 @@ class Sigma:
     def ratio(self) -> float:
         """λ_raw = σ²_local / σ²_align."""
         return math.exp(self.log_local - self.log_align)
+
+    def at_rest(self) -> Sigma:
+        """Without momentum, as a new optimiser begins."""
+        return Sigma(self.log_local, self.log_align)
 
     def tensor(self) -> Tensor:
         """[4] float64, for the client's memory."""

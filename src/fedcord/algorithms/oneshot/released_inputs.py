@@ -1,4 +1,4 @@
-"""Two accidents of FAFI's released code with the normalisation of images (spec §2.2).
+"""Two accidents of FAFI's released code with the normalisation of images.
 
 Its training images of SVHN and CIFAR-100 are normalised twice, and its test images of CIFAR-10 and
 Tiny-ImageNet not at all. Both are kept as switches, for those who want to know what they change.

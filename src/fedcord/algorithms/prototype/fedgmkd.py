@@ -73,7 +73,7 @@ from fedcord.core.contract import ClientResult, Env, ServerState, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec, select
-from fedcord.losses.prototype_alignment import prototype_alignment
+from fedcord.losses.prototypes import prototype_alignment
 from fedcord.ops.present_rows import dense_rows, present_rows
 
 PRESENT, SOFT = "proto.present", "soft.mean"

@@ -13,7 +13,7 @@ model and its number of examples too. Stays: the client's model, with `exchange 
 | N_j | clients whose `proto.present` is not 0 in class j |
 | |D_{i,j}| | `proto.present` with `weighting = "samples"` |
 | λ | `prototype_weight` |
-| L_R | `losses.prototype_alignment` |
+| L_R | `prototype_alignment` |
 
 Deviations. From the paper: clients count alike in a global prototype, as in the authors' code; the
 printed weighted mean divides twice, and `weighting = "samples"` divides once. The distance is the

@@ -19,7 +19,7 @@ from fedcord.core.contract import ClientResult, Env, Update
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Task, load_into, tensors_of
 from fedcord.core.tensors import Tensors, prefixed, select
-from fedcord.losses.prototype_alignment import prototype_alignment
+from fedcord.losses.prototypes import prototype_alignment
 
 
 def feature_dims(task: Task) -> list[int]:

@@ -1,6 +1,6 @@
 """`dirichlet-overlap:α`: Dirichlet label skew in which clients may hold the same examples.
 
-For parity with published one-shot results (specs/oneshot §2.5); use `dirichlet` for new work.
+The partition of FAFI's released code, for parity with its results; use `dirichlet` for new work.
 Each class draws its own q ~ Dir(α); client k gets min(n_c, round(scale · n_0 · q_k)) examples of
 class c, sampled afresh for every client, where n_0 is the size of class 0 even when classes differ
 in size. The clients' total therefore exceeds the data set.

@@ -1,4 +1,4 @@
-"""`domain`: every client draws from one domain only (feature skew), as in specs/prototype §11.4.
+"""`domain`: every client draws from one domain only (feature skew), as in FedHPro.
 
 Clients of one domain get disjoint random draws of equal share. `allocation` says how many clients
 each domain has, as in `mnist:3/usps:6`; `share` which fraction of its domain a client gets. Without

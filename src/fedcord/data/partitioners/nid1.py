@@ -1,6 +1,6 @@
 """`nid1:α`: Dirichlet label skew with full buckets and a final re-cut into equal sizes.
 
-The partition of published prototype results (specs/prototype §11.1), draw for draw: NumPy's legacy
+The partition of published prototype results (FedHPro's public code), draw for draw: NumPy's legacy
 generator, one shuffle of the examples in class order, then Dirichlet proportions per class in which
 clients that already hold N/K examples get nothing more; the whole is drawn again while the smallest
 client is below half of N/K. The re-cut concatenates the clients and cuts into equal parts, which

@@ -1,6 +1,6 @@
 """`nid2`: clients that know one class each, and a last one that knows them all.
 
-From specs/prototype §11.2, where it has seven clients. The class choice and the shares of the paper
+From FedHPro, where it has seven clients. The class choice and the shares of the paper
 are unknown; here the K−1 biased clients get distinct random classes (repeating only when there are
 fewer classes than that), each the fraction `biased_share` of its class, and everything else goes to
 the last client.

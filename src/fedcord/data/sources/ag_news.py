@@ -1,4 +1,4 @@
-"""AG News: topic of a news item from its words (specs/prototype §11.5)."""
+"""AG News: topic of a news item from its words."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from fedcord.data.formats.tar import read_members
 from fedcord.data.locate import Found, Search, Wanted
 from fedcord.data.spec import DatasetSpec
 
-# one pair for both sets (specs/prototype §11.6), so that results compare with the published ones
+# one pair for both sets, as FedHPro has it, so that results compare with the published ones
 _MEAN = (0.4914, 0.4822, 0.4465)
 _STD = (0.2023, 0.1994, 0.2010)
 

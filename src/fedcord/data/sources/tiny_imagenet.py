@@ -20,8 +20,8 @@ _ANNOTATIONS = "val/val_annotations.txt"
 def load(spec: DatasetSpec, search: Search) -> Dataset:
     """Photographs, uint8 [N, 3, 64, 64]; the validation set is the test part.
 
-    The official test labels are not public, so everyone tests on the validation set
-    (specs/prototype §11.6). A copy with fewer classes is fine.
+    The official test labels are not public, so everyone tests on the validation set. A copy with
+    fewer classes is fine.
     """
     found = search.require(
         Wanted(

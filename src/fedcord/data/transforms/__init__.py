@@ -2,8 +2,7 @@
 
 from fedcord.data.transforms.augmentations import augmentations
 from fedcord.data.transforms.color import color_jitter, random_grayscale
-from fedcord.data.transforms.crop import random_crop, random_resized_crop
-from fedcord.data.transforms.flip import random_flip
+from fedcord.data.transforms.geometry import random_crop, random_flip, random_resized_crop
 from fedcord.data.transforms.prepare import normalize, prepare_fn, to_unit
 
 __all__ = [

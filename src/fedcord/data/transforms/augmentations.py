@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from torch import Generator, Tensor
 
 from fedcord.data.transforms.color import color_jitter, random_grayscale
-from fedcord.data.transforms.crop import random_crop, random_resized_crop
-from fedcord.data.transforms.flip import random_flip
+from fedcord.data.transforms.geometry import random_crop, random_flip, random_resized_crop
 from fedcord.data.transforms.prepare import normalize_, prepare_fn, to_unit
 
 Change = Callable[[Tensor, Generator], Tensor]
@@ -41,7 +40,7 @@ def augmentations(
     - `crop`: shifted by up to an eighth of the side (4 of 32 pixels), black outside;
     - `flip`: mirrored with probability 1/2;
     - `standard`: both;
-    - `simclr`: enlarged crop, mirror, colours, grey (spec oneshot §2.2), a draw per sample;
+    - `simclr`: enlarged crop, mirror, colours, grey as FAFI has them, a draw per sample;
     - `simclr-batch`: the same with one draw for the whole batch, for parity with published code.
 
     Args:
@@ -74,7 +73,7 @@ def standard(images: Tensor, generator: Generator) -> Tensor:
 
 
 def simclr(images: Tensor, generator: Generator, *, shared: bool = False) -> Tensor:
-    """Stored images to views in [0, 1] with the strengths of spec oneshot §2.2."""
+    """Stored images to views in [0, 1] with the strengths of FAFI's released code."""
     x = random_flip(images, generator, shared=shared)  # on bytes; flipping first changes no chance
     x = random_resized_crop(to_unit(x), generator, scale=(0.2, 1.0), shared=shared)
     x = color_jitter(

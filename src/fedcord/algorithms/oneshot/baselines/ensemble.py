@@ -1,11 +1,11 @@
 """Clients' models answer together: the server keeps all of them.
 
 Reference: Guha, Talwalkar, Smith, "One-Shot Federated Learning", 2019; the two forms are those FAFI
-compares with (spec §17).
+compares with.
 
 Travels: down the first model; up the trained model. Stays: nothing.
 
-| spec | here |
+| formula | here |
 |---|---|
 | w_i = n_i/Σn or 1/K | `weighting` = size or uniform |
 | Σ w_i logits_i | `fusion` = logits |

@@ -1,6 +1,7 @@
 """Clients train the same first model to the end, once; the server averages the results.
 
-Reference: the one-shot form of McMahan et al., AISTATS 2017, as FAFI compares with (spec §17).
+Reference: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
+Data", AISTATS 2017, in the one-shot form FAFI compares with.
 
 Travels: down the first model; up the trained model. Stays: nothing.
 

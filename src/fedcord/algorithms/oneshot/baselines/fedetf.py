@@ -1,7 +1,7 @@
 """Clients learn features for a fixed classifier whose classes lie as far apart as possible.
 
 Reference: Li et al., "No Fear of Classifier Biases: Neural Collapse Inspired Federated Learning
-with Synthetic and Fixed Classifier", ICCV 2023, in the one-shot form FAFI compares with (spec §17).
+with Synthetic and Fixed Classifier", ICCV 2023, in the one-shot form FAFI compares with.
 
 Travels: down the first model and the frame [C, C], which a seed could replace; up the trained
 model. Stays: nothing.

@@ -1,7 +1,7 @@
 """Clients send class means of their features besides the model; the nearest mean is the answer.
 
 Reference: Tan et al., "FedProto: Federated Prototype Learning across Heterogeneous Clients", AAAI
-2022, in the one-shot form FAFI compares with (spec §17).
+2022, in the one-shot form FAFI compares with.
 
 Travels: down the first model; up the trained model, prototypes [C, D] and class counts [C].
 Stays: nothing.

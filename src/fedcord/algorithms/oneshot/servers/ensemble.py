@@ -61,8 +61,8 @@ def member_outputs(
         inputs: [B, ...] prepared.
         env: the server's place.
         output: what to ask of each network.
-        batch_norm: `running` statistics, or those of this `batch` (parity only, spec §2.2: scores
-            then depend on the batch).
+        batch_norm: `running` statistics, or those of this `batch`, as FAFI's released code does
+            (scores then depend on the batch).
     """
     held = select(result, ENSEMBLE)
     places = _places(held)

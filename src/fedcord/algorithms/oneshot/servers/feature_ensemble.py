@@ -1,4 +1,4 @@
-"""The members' raw features summed, normalised, and compared with the mean prototypes (spec §3)."""
+"""The members' raw features summed, normalised, and compared with the mean prototypes."""
 
 from __future__ import annotations
 

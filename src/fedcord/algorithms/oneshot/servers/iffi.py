@@ -1,7 +1,8 @@
-"""Features fused by how informative each member finds the input (spec §3, `iffi`).
+"""Features fused by how informative each member finds the input.
 
 Reference: Zeng et al., FAFI, ICML 2025 (informativeness-aware fusion). Its text gives the idea; the
-form of the weights is the spec's reading (§18.1). `iffi_released` is what the authors' code does.
+form of the weights is our reading of it (docs/algorithms/servers.md). `iffi_released` is what the
+authors' code does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""IFFI as the authors' code does it (spec §3, `iffi_released`): uniform fusion in disguise.
+"""IFFI as the authors' code does it: uniform fusion in disguise.
 
 The released code averages d_i over clients before it multiplies the summed features. That leaves
 one factor per input, which normalisation removes: noise and sizes have no effect. It is kept so
 that published numbers can be read rightly; `uniform` weighting of `feature_ensemble` gives the
-same predictions (invariant 25).
+same predictions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One model from the members' layer-wise posteriors (spec §3, `lpa`).
+"""One model from the members' layer-wise posteriors.
 
 Reference: Liu et al., "FedLPA: One-shot Federated Learning with Layer-Wise Posterior Aggregation",
 NeurIPS 2024.

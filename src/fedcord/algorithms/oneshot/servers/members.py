@@ -1,4 +1,4 @@
-"""Weights of members and the mean of their prototypes (spec §3)."""
+"""Weights of members and the mean of their prototypes."""
 
 from __future__ import annotations
 

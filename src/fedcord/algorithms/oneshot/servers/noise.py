@@ -1,4 +1,4 @@
-"""How much a network's features of an input differ from those of pure noise (spec §3, IFFI)."""
+"""How much a network's features of an input differ from those of pure noise, as IFFI asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every member classifies with its own prototypes, and what they say is averaged (spec §3)."""
+"""Every member classifies with its own prototypes, and what they say is averaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One model: the weighted mean of encoders and prototypes (spec §3, `param_avg`)."""
+"""One model: the weighted mean of encoders and prototypes."""
 
 from __future__ import annotations
 

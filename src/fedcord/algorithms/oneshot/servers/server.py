@@ -71,7 +71,7 @@ class Server:
     )
     noise_samples: int = param(64, "noise inputs that iffi compares with", at_least=1)
     iffi_by_size: bool = param(False, "whether iffi multiplies informativeness by w_i too")
-    training: PrototypeTraining = param(PrototypeTraining(), "trainable_protos (plan B)")
+    training: PrototypeTraining = param(PrototypeTraining(), "how trainable_protos learns")
     posterior: Posterior = param(Posterior(), "lpa")
 
     def __post_init__(self) -> None:

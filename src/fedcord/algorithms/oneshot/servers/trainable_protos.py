@@ -1,15 +1,16 @@
-"""Prototypes learned on the server from the members' prototypes (spec §7.9, plan B, one-shot form).
+"""Prototypes learned on the server from the members' prototypes, as in V9B of `ladder.PRESETS`.
 
 Reference for the second contrast: Zhang et al., "FedTGP: Trainable Global Prototypes with
-Adaptive-Margin-Enhanced Contrastive Learning", AAAI 2024.
+Adaptive-Margin-Enhanced Contrastive Learning for Data and Model Heterogeneity in Federated
+Learning", AAAI 2024.
 
-| spec | here |
+| symbol | here |
 |---|---|
 | G | `fused.prototypes` [C, D] |
 | γ_etf | `etf_weight` |
 | adaptive margin | min(largest of the classes' distances to their nearest other class, `margin`) |
 
-Deviations: G is trained once, after the only exchange, and is the classifier. In the logged runs
+Deviations: G is trained once, after the only exchange, and is the classifier. In V9B as first run
 it became the next chunk's alignment target, which is not one-shot, and was overwritten before
 evaluation. Steps go through members in ascending order instead of at random.
 
@@ -39,7 +40,7 @@ class PrototypeTraining:
 
     epochs: int = param(20, "passes over the members, one step each", at_least=0)
     lr: float = param(1e-3, "Adam's learning rate", above=0)
-    etf_weight: float = param(0.1, "pull towards the anchors (spec: γ_etf)", at_least=0)
+    etf_weight: float = param(0.1, "pull towards the anchors (γ_etf)", at_least=0)
     contrast: str = param("dot", "how classes compete", choices=("dot", "fedtgp"))
     margin: float = param(100.0, "largest margin of the fedtgp contrast", at_least=0)
     start: str = param("anchors", "where training starts", choices=("anchors", "mean"))

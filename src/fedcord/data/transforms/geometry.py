@@ -1,6 +1,6 @@
-"""Crops at random places, shifted or enlarged.
+"""Mirrors and crops at random places, shifted or enlarged.
 
-Both work on the whole batch at once with a place per sample. Sizes and chances are those of the
+All work on the whole batch at once with a draw per sample. Sizes and chances are those of the
 usual image libraries, so that published settings mean the same here.
 """
 
@@ -12,10 +12,18 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from fedcord.data.transforms.draws import choose, uniform
+from fedcord.data.transforms.draws import choose, choose_rows, uniform
 
 ATTEMPTS = 10
 """Rectangles tried per sample before the middle of the image is taken."""
+
+
+def random_flip(
+    images: Tensor, generator: Generator, *, probability: float = 0.5, shared: bool = False
+) -> Tensor:
+    """Mirror each image [B, C, H, W] left to right with the given probability."""
+    chosen = uniform(generator, len(images), shared=shared) < probability
+    return choose_rows(chosen, images.flip(3), images)
 
 
 def random_crop(

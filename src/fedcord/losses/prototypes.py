@@ -1,4 +1,4 @@
-"""Distance of features from the prototype of their class."""
+"""Prototypes as targets of features, and against each other."""
 
 from __future__ import annotations
 
@@ -23,3 +23,15 @@ def prototype_alignment(
     """
     target = torch.where(held[labels][:, None], prototypes[labels].detach(), features.detach())
     return F.mse_loss(features, target)
+
+
+def prototype_self_contrast(prototypes: Tensor, temperature: float = 1.0) -> Tensor:
+    """Cross-entropy of P Pᵀ/τ [C, C] against the diagonal, which is not masked; a scalar.
+
+    At P ~ N(0, 1) with D in the hundreds the diagonal wins by far and the loss is 0 with no
+    gradient; it wakes up when prototypes shrink. Equal prototypes give log C.
+    """
+    return F.cross_entropy(
+        prototypes @ prototypes.T / temperature,
+        torch.arange(len(prototypes), device=prototypes.device),
+    )

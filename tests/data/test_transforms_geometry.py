@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedcord.data.transforms import random_crop, random_flip, random_resized_crop
-from fedcord.data.transforms.crop import ATTEMPTS, _middle
 from fedcord.data.transforms.draws import choose
+from fedcord.data.transforms.geometry import ATTEMPTS, _middle
 
 
 def generator(seed: int = 0) -> torch.Generator:
