@@ -6,15 +6,23 @@ Nothing heavy is imported here, so that help and mistakes answer at once.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from fedcord import __version__
-from fedcord.core.errors import ConfigError, FedcordError, NumericalError, ProtocolError
+from fedcord.core.errors import (
+    ConfigError,
+    FailedRunError,
+    FedcordError,
+    NumericalError,
+    ProtocolError,
+)
 
-EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 COMMANDS = {
     "run": ("run_command", "run one algorithm"),
@@ -45,6 +53,21 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    try:
+        try:
+            return _answer(argv)
+        finally:
+            sys.stdout.flush()  # not at exit, where a reader that has left would be a traceback
+    except BrokenPipeError:  # the reader of our output has left
+        _close_output()
+        return EXIT_FAILED
+    except OSError as error:
+        sys.stderr.write(f"error: the output cannot be written ({error.strerror}).\n")
+        _close_output()
+        return EXIT_FAILED
+
+
+def _answer(argv: Sequence[str] | None) -> int:
     parser = _Parser(
         prog="fedcord",
         description="Federated learning when clients' data disagree.",
@@ -59,18 +82,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.path.insert(0, "")  # `module:Class` finds a user's own algorithm in the current folder
     command = importlib.import_module(f"fedcord.cli.{COMMANDS[arguments.command][0]}")
     try:
-        command.execute(arguments)
-    except (NumericalError, ProtocolError) as error:
+        return command.execute(arguments) or EXIT_DONE
+    except (NumericalError, ProtocolError, FailedRunError) as error:
         return _fail(error, EXIT_FAILED)
     except FedcordError as error:
         return _fail(error, EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; the same command with --resume goes on.\n")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has left
-        sys.stderr.close()
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # the machine's failure: a full disk, a folder nobody may read
+        place = f": '{error.filename}'" if error.filename else ""
+        rest = "the same command with --resume goes on" if "resume" in arguments else "repeat it"
+        sys.stderr.write(f"error: {error.strerror or error}{place}; put that right, and {rest}.\n")
         return EXIT_FAILED
-    return 0
+
+
+def _close_output() -> None:
+    """Let nothing try to write what cannot be written once more."""
+    with contextlib.suppress(OSError, ValueError):  # under a test there is no real output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(error: FedcordError, code: int) -> int:

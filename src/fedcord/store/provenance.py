@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,34 @@ def provenance(
         "partition_hash": partition_hash,
         "data_hash": data_hash,
         "threads": threads,
+        **_here(),
+    }
+
+
+def changes_since(origin: Mapping[str, Any]) -> list[str]:
+    """What of Python, the packages and the source is another version now than at the start."""
+    before, now = _versions(origin), _versions(_here())
+    return [
+        f"{name} {before[name]} → {now.get(name)}"
+        for name in before
+        if before[name] is not None and before[name] != now.get(name)
+    ]
+
+
+def _here() -> dict[str, Any]:
+    return {
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "machine": platform.machine(),
         "packages": {name: _version(name) for name in PACKAGES},
         "commit": _commit(),
     }
+
+
+def _versions(origin: Mapping[str, Any]) -> dict[str, str | None]:
+    packages = origin.get("packages")
+    known = dict(packages) if isinstance(packages, Mapping) else {}
+    return {"python": origin.get("python"), **known, "commit": origin.get("commit")}
 
 
 def _version(package: str) -> str | None:
