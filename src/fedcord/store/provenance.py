@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import platform
 import subprocess
@@ -55,6 +56,7 @@ def _versions(origin: Mapping[str, Any]) -> dict[str, str | None]:
     return {"python": origin.get("python"), **known, "commit": origin.get("commit")}
 
 
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
@@ -62,6 +64,7 @@ def _version(package: str) -> str | None:
         return None
 
 
+@functools.cache
 def _commit() -> str | None:
     """The commit of the source this package runs from, when it runs from a checkout."""
     here = Path(__file__).parent
