@@ -1,9 +1,10 @@
-"""Runs of milliseconds on a federation of a few numbers, and what of them must not depend on luck."""
+"""Runs of milliseconds on a federation of a few numbers, and what must not depend on luck."""
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def config(**settings: Any) -> RunConfig:
 
 
 def study() -> Study:
-    forms = {
+    forms: dict[str, dict[str, Any]] = {
         "avg": {"algorithm": "fedavg", "rounds": 2, "model": ["mlp:2"]},
         "afl": {"algorithm": "afl", "params": PLAIN},
     }
@@ -60,6 +61,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (run, forget):
         monkeypatch.setattr(module, "build_experiment", build)
     monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no disk is cut off here
 
 
 def content(root: Path) -> dict[str, Any]:

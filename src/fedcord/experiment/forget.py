@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from fedcord.algorithms.analytic.ledger import LEDGER, ledger_rows
+from fedcord.algorithms.analytic.ledger import ledger_rows
 from fedcord.algorithms.analytic.membership import HoldsSums, forget, model_difference
-from fedcord.core.contract import Algorithm, ClientId, Env, Personalizes, ServerState
+from fedcord.core.contract import ClientId, Env, Personalizes, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.tensors import Tensors
 from fedcord.engine.evaluation import Evaluation
@@ -67,9 +67,9 @@ class Forgotten:
     difference: float
     accuracy_before: float
     accuracy_after: float
-    encoder: str = "none"
-    is_verified: bool = True
-    run_dir: str = ""
+    encoder: str
+    is_verified: bool
+    run_dir: str
 
 
 def forget_client(
@@ -99,48 +99,44 @@ def forget_client(
         raise CheckpointError(f"'{run}' holds no finished run; finish it with --resume first.")
     if in_place and out is not None:
         raise ConfigError("--in-place changes the run itself; leave --out out.")
-    settings = folder.read_config()
-    config = load_config(settings)
-    experiment = build_experiment(config, data_dirs=data_dirs)
-    algorithm = experiment.algorithm
-    if not isinstance(algorithm, HoldsSums):
-        raise ConfigError(
-            f"{config.algorithm} does not keep sums, so nobody can be taken out exactly; train "
-            "again without the client, or use an additive method such as afl."
-        )
-    if not 0 <= client < experiment.population.num_clients:
-        raise ConfigError(
-            f"client {client} does not exist; this run has clients 0 to "
-            f"{experiment.population.num_clients - 1}."
-        )
-    with folder.lock(), torch_threads(config.threads):
+    with folder.lock():
         begun = _begun(folder, client, drop_encoder, in_place)
         is_verified = begun is None and folder.check()
+        experiment = build_experiment(load_config(folder.read_config()), data_dirs=data_dirs)
+        algorithm = experiment.algorithm
+        if not isinstance(algorithm, HoldsSums):
+            raise ConfigError(
+                f"{experiment.config.algorithm} does not keep sums, so nobody can be taken out "
+                "exactly; train again without the client, or use an additive method such as afl."
+            )
+        if not 0 <= client < experiment.population.num_clients:
+            raise ConfigError(
+                f"client {client} does not exist; this run has clients 0 to "
+                f"{experiment.population.num_clients - 1}."
+            )
         source = _Source.read(folder, experiment, is_verified)
-        # the last round is the one whose messages were added up
-        env = Env(experiment.task, config.seed, source.state.round - 1, source.state.round)
         encoder = _encoder(algorithm, source.state, client, drop_encoder)
         plan = begun or _Plan.of(source.result, client, drop_encoder)
-        after = _taken_out(
-            experiment, source, client, drop_encoder, env, is_again=begun is not None
-        )
-        new = _evaluated(experiment, source, after, plan)
-        outcome = Forgotten(
-            client,
-            model_difference(after, _solved_again(algorithm, after, experiment, env)),
-            plan.accuracy_before,
-            new.result["accuracy"],
-            encoder,
-            is_verified or begun is not None,
-        )
+        with torch_threads(experiment.config.threads):
+            after = _taken_out(experiment, source, plan, is_again=begun is not None)
+            difference = model_difference(after, _solved_again(experiment, after))
+            new = _evaluated(experiment, source, after, plan)
+        target = folder if in_place else RunFolder(out or _beside(run, source.result, plan))
         if in_place:
             folder.write_json(FORGETTING, dataclasses.asdict(plan))
             _write(folder, experiment, new)
             (folder.path / FORGETTING).unlink()
-            return dataclasses.replace(outcome, run_dir=str(folder.path))
-        target = RunFolder(out or _beside(run, source.result, plan))
-        _make(target, experiment, new)
-    return dataclasses.replace(outcome, run_dir=str(target.path))
+        else:
+            _make(target, experiment, new)
+    return Forgotten(
+        client,
+        difference,
+        plan.accuracy_before,
+        new.result["accuracy"],
+        encoder,
+        is_verified or begun is not None,
+        str(target.path),
+    )
 
 
 @dataclass(frozen=True)
@@ -223,24 +219,37 @@ def _begun(folder: RunFolder, client: ClientId, drop_encoder: bool, in_place: bo
 
 
 def _taken_out(
-    experiment: Experiment,
-    source: _Source,
-    client: ClientId,
-    drop_encoder: bool,
-    env: Env,
-    *,
-    is_again: bool,
+    experiment: Experiment, source: _Source, plan: _Plan, *, is_again: bool
 ) -> ServerState:
     """The state without the client; what an interrupted attempt has done is not done twice."""
     algorithm: Any = experiment.algorithm
-    after, gone = source.state, source.result.get("forgotten", [])
-    is_in = client in ledger_rows(after.private)
+    env, client, after = _last_round(experiment, source.state), plan.client, source.state
+    is_gone = client in source.result.get("forgotten", ())
     # an encoder may be dropped later than the sums
-    if is_in or not (is_again or (drop_encoder and client in gone)):
-        after = _without(algorithm, after, client, experiment, env)
-    if drop_encoder and (client in algorithm.encoders_of(after.shared) or not is_again):
+    is_done = is_again or (plan.drop_encoder and is_gone)
+    if client in ledger_rows(after.private) or not is_done:
+        data = experiment.population.client(client)
+        update = algorithm.client_update(after.shared, {}, data, env.at(client)).update
+        after = forget(algorithm, after, client, update, env)
+    if plan.drop_encoder and (client in algorithm.encoders_of(after.shared) or not is_again):
         after = algorithm.drop_encoder(after, client, env)
     return after
+
+
+def _solved_again(experiment: Experiment, state: ServerState) -> ServerState:
+    """The last round anew with everyone who is in the sums, from what they are sent."""
+    algorithm, people = experiment.algorithm, experiment.population
+    env = _last_round(experiment, state)
+    updates = (
+        (k, algorithm.client_update(state.shared, {}, people.client(k), env.at(k)).update)
+        for k in ledger_rows(state.private)
+    )
+    return algorithm.aggregate(ServerState(state.shared, round=env.round), updates, env)
+
+
+def _last_round(experiment: Experiment, state: ServerState) -> Env:
+    """The round whose messages were added up."""
+    return Env(experiment.task, experiment.config.seed, state.round - 1, state.round)
 
 
 def _evaluated(experiment: Experiment, source: _Source, state: ServerState, plan: _Plan) -> _New:
@@ -324,23 +333,3 @@ def _encoder(algorithm: Any, state: ServerState, client: ClientId, drop: bool) -
     if drop:
         return "dropped"
     return "kept" if uses and client in algorithm.encoders_of(state.shared) else "none"
-
-
-def _without(
-    algorithm: Any, state: ServerState, client: ClientId, experiment: Experiment, env: Env
-) -> ServerState:
-    data = experiment.population.client(client)
-    update = algorithm.client_update(state.shared, {}, data, env.at(client)).update
-    return forget(algorithm, state, client, update, env)
-
-
-def _solved_again(
-    algorithm: Algorithm, state: ServerState, experiment: Experiment, env: Env
-) -> ServerState:
-    """The last round anew with everyone who is in the sums, from what they are sent."""
-    people = experiment.population
-    updates = (
-        (k, algorithm.client_update(state.shared, {}, people.client(k), env.at(k)).update)
-        for k in state.private[f"{LEDGER}.client"].tolist()
-    )
-    return algorithm.aggregate(ServerState(state.shared, round=env.round), updates, env)

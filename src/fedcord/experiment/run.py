@@ -36,7 +36,13 @@ from fedcord.experiment.records import (
     result_record,
     round_record,
 )
-from fedcord.store.checkpoint import Checkpoint, load_newest, save_checkpoint, save_personal
+from fedcord.store.checkpoint import (
+    Checkpoint,
+    load_newest,
+    remove_old,
+    save_checkpoint,
+    save_personal,
+)
 from fedcord.store.checksums import PROVENANCE, RESULT
 from fedcord.store.provenance import changes_since
 from fedcord.store.run_folder import FAILURE, RunFolder
@@ -252,6 +258,7 @@ def _restore(folder: RunFolder, experiment: Experiment, watch: Progress) -> Chec
             f"the data is not what the run in '{folder.path}' began with; restore that data, or "
             "start a new run."
         )
+    remove_old(folder.checkpoints)
     return saved
 
 

@@ -67,6 +67,11 @@ def save_checkpoint(
     """Write a checkpoint, then remove all but the newest `keep`."""
     path = folder / f"round-{checkpoint.state.round:06d}.safetensors"
     _write(path, checkpoint, config_hash)
+    remove_old(folder, keep)
+
+
+def remove_old(folder: Path, keep: int = KEEP) -> None:
+    """Remove all checkpoints but the newest; somebody may have been killed before it."""
     for old in _files(folder)[:-keep]:
         old.unlink(missing_ok=True)
 
