@@ -18,7 +18,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
 
 
-def _fail(*_: object) -> None:
+def _fail(*_: object, **__: object) -> None:
     raise OSError("disk full")
 
 

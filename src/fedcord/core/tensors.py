@@ -10,9 +10,11 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedcord.core.errors import ProtocolError
@@ -71,10 +73,18 @@ def hash_tensors(tensors: Tensors) -> str:
     """SHA-256 over names, types, shapes and values; independent of order and memory layout."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
+        tensor = tensors[name]
         digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(raw_bytes(tensor).data)
     return digest.hexdigest()
+
+
+def raw_bytes(tensor: Tensor) -> NDArray[np.uint8]:
+    """A tensor's values in plain memory layout, byte by byte; copied only where they must be."""
+    plain = tensor.detach().cpu().contiguous()
+    # a tensor of one element or none counts as contiguous whatever its strides are, and keeps them
+    # through `reshape`; another element type wants a stride of 1
+    return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8).numpy()
 
 
 def encode(tensors: Tensors, metadata: Mapping[str, str] | None = None) -> bytes:

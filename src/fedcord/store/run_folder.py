@@ -53,6 +53,8 @@ CHECKPOINTS, FAILURE, LOCK, PERSONAL = (
     "personal.safetensors",
 )
 OWN_NAMES = {*FINISHED_FILES, CHECKSUMS, FORGETTING, CHECKPOINTS, FAILURE, LOCK, PERSONAL}
+UNREADABLE = (ValueError, RecursionError)
+"""What parsers raise; the second where brackets are nested thousands deep."""
 AGAIN = "remove the run folder and run again"
 
 
@@ -178,7 +180,7 @@ class RunFolder:
         path = self.path / CONFIG
         try:
             config = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        except (FileNotFoundError, NotADirectoryError, *UNREADABLE) as error:
             raise CheckpointError(f"'{path}' cannot be read ({error}).") from error
         if config.pop("schema", None) != SCHEMA:
             raise CheckpointError(f"'{path}' was not written by this version of fedcord.")
@@ -193,7 +195,7 @@ class RunFolder:
         path = self.path / name
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError) as error:
+        except (FileNotFoundError, *UNREADABLE) as error:
             raise CheckpointError(f"'{path}' cannot be read ({error}); {AGAIN}.") from error
         if not isinstance(value, dict):
             raise CheckpointError(f"'{path}' holds no JSON object; {AGAIN}.")
@@ -250,7 +252,7 @@ class RunFolder:
                 record = json.loads(line)
                 if not isinstance(record, dict) or not isinstance(record.get("round"), int):
                     raise ValueError("no round")
-            except ValueError as error:
+            except UNREADABLE as error:
                 if number == len(whole):
                     break
                 raise CheckpointError(
