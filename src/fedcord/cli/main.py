@@ -61,8 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has left
         _close_output()
         return EXIT_FAILED
-    except OSError as error:
-        sys.stderr.write(f"error: the output cannot be written ({error.strerror}).\n")
+    except OSError as error:  # the machine's failure: a full disk, a folder nobody may read
+        place = f": '{error.filename}'" if error.filename else ""
+        sys.stderr.write(
+            f"error: {error.strerror or error}{place}; put that right and give the same command "
+            "again, with --resume if it runs something.\n"
+        )
         _close_output()
         return EXIT_FAILED
 
@@ -82,7 +86,8 @@ def _answer(argv: Sequence[str] | None) -> int:
     sys.path.insert(0, "")  # `module:Class` finds a user's own algorithm in the current folder
     command = importlib.import_module(f"fedcord.cli.{COMMANDS[arguments.command][0]}")
     try:
-        return command.execute(arguments) or EXIT_DONE
+        code: int | None = command.execute(arguments)
+        return code or EXIT_DONE
     except (NumericalError, ProtocolError, FailedRunError) as error:
         return _fail(error, EXIT_FAILED)
     except FedcordError as error:
@@ -90,13 +95,6 @@ def _answer(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; the same command with --resume goes on.\n")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # the machine's failure: a full disk, a folder nobody may read
-        place = f": '{error.filename}'" if error.filename else ""
-        rest = "the same command with --resume goes on" if "resume" in arguments else "repeat it"
-        sys.stderr.write(f"error: {error.strerror or error}{place}; put that right, and {rest}.\n")
-        return EXIT_FAILED
 
 
 def _close_output() -> None:
