@@ -128,6 +128,10 @@ def test_report_is_made_anew_without_torch(tmp_path: Path) -> None:
     )
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "study" / "report.html").read_text() == first
+    (tmp_path / "study" / "fedavg" / "seed-0" / "SHA256SUMS").unlink()  # as versions before had it
+    old = fedcord("report", "study", "--json", cwd=tmp_path)
+    assert old.returncode == 0
+    assert "1 of 4 runs are of a version that wrote no checksums" in old.stderr
     wrong = fedcord("report", "nowhere", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "no such folder: nowhere" in wrong.stderr

@@ -147,8 +147,8 @@ def test_what_cannot_be_forgotten_is_refused_and_nothing_is_lost(tmp_path: Path)
 
 def test_an_interrupted_forgetting_in_place_says_what_to_do(tmp_path: Path) -> None:
     result_of("run", "afl", "--clients", "4", *SMALL, "--out", "run", cwd=tmp_path)
-    plan = {"client": 1, "drop_encoder": False, "accuracy_before": 0.5}
-    plan |= {"forgotten": [1], "dropped_encoders": []}
+    plan = {"client": 1, "drop_encoder": False, "accuracy_before": 0.5, "forgotten": [1]}
+    plan["dropped_encoders"] = []
     (tmp_path / "run" / "forgetting.json").write_text(json.dumps(plan))
     other = fedcord("forget", "run", "--client", "2", "--in-place", cwd=tmp_path)
     assert other.returncode == 2

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fedcord.core import atomic
 from tests.cli.command import FEDCORD, fedcord
 
 RUN = ["run", "fedavg", "--clients", "3", "--rounds", "1", "--subset", "60", "--model", "mlp:4"]
@@ -20,7 +19,7 @@ def test_a_full_disk_is_one_message_and_the_run_can_be_resumed(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "somewhere")
 
     with monkeypatch.context() as patch:
-        patch.setattr(atomic.os, "replace", fail)
+        patch.setattr(os, "replace", fail)
         done = fedcord(*RUN, "--out", "run", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stdout == ""
