@@ -114,8 +114,8 @@ def forget_client(
                 f"client {client} does not exist; this run has clients 0 to "
                 f"{experiment.population.num_clients - 1}."
             )
-        source = _Source.read(folder, experiment, is_verified)
-        encoder = _encoder(algorithm, source.state, client, drop_encoder)
+        source = _Run.read(folder, experiment, is_verified)
+        encoder = _encoder(algorithm, source.checkpoint.state, client, drop_encoder)
         plan = begun or _Plan.of(source.result, client, drop_encoder)
         with torch_threads(experiment.config.threads):
             after = _taken_out(experiment, source, plan, is_again=begun is not None)
@@ -165,17 +165,17 @@ class _Plan:
 
 
 @dataclass(frozen=True)
-class _Source:
-    """What a finished run has left."""
+class _Run:
+    """What a finished run consists of."""
 
-    state: ServerState
+    checkpoint: Checkpoint
     settings: dict[str, Any]
     provenance: dict[str, Any]
     metrics: list[dict[str, Any]]
     result: dict[str, Any]
 
     @staticmethod
-    def read(folder: RunFolder, experiment: Experiment, is_verified: bool) -> _Source:
+    def read(folder: RunFolder, experiment: Experiment, is_verified: bool) -> _Run:
         saved = load_final(folder.path, experiment.config.hash)
         if saved is None:
             raise CheckpointError(f"'{folder.path}' has no checkpoint; run it again.")
@@ -190,25 +190,20 @@ class _Source:
                 f"the newest checkpoint in '{folder.path}' is not the state that its result is of; "
                 "restore the folder from a copy, or delete it and run again."
             )
-        return _Source(saved.state, folder.read_config(), provenance, folder.read_metrics(), result)
-
-
-@dataclass(frozen=True)
-class _New:
-    """What becomes of it."""
-
-    checkpoint: Checkpoint
-    settings: dict[str, Any]
-    provenance: dict[str, Any]
-    metrics: list[dict[str, Any]]
-    result: dict[str, Any]
+        return _Run(saved, folder.read_config(), provenance, folder.read_metrics(), result)
 
 
 def _begun(folder: RunFolder, client: ClientId, drop_encoder: bool, in_place: bool) -> _Plan | None:
     """What was to be forgotten here when somebody was interrupted."""
     if not (folder.path / FORGETTING).exists():
         return None
-    plan = _Plan(**folder.read_json(FORGETTING))
+    try:
+        plan = _Plan(**folder.read_json(FORGETTING))
+    except TypeError as error:
+        raise CheckpointError(
+            f"'{folder.path / FORGETTING}' does not say who was being forgotten; restore the folder "
+            "from a copy, or delete it and run again."
+        ) from error
     if (plan.client, plan.drop_encoder) != (client, drop_encoder) or not in_place:
         flag = " --drop-encoder" if plan.drop_encoder else ""
         raise CheckpointError(
@@ -218,12 +213,11 @@ def _begun(folder: RunFolder, client: ClientId, drop_encoder: bool, in_place: bo
     return plan
 
 
-def _taken_out(
-    experiment: Experiment, source: _Source, plan: _Plan, *, is_again: bool
-) -> ServerState:
+def _taken_out(experiment: Experiment, source: _Run, plan: _Plan, *, is_again: bool) -> ServerState:
     """The state without the client; what an interrupted attempt has done is not done twice."""
     algorithm: Any = experiment.algorithm
-    env, client, after = _last_round(experiment, source.state), plan.client, source.state
+    client, after = plan.client, source.checkpoint.state
+    env = _last_round(experiment, after)
     is_gone = client in source.result.get("forgotten", ())
     # an encoder may be dropped later than the sums
     is_done = is_again or (plan.drop_encoder and is_gone)
@@ -252,7 +246,7 @@ def _last_round(experiment: Experiment, state: ServerState) -> Env:
     return Env(experiment.task, experiment.config.seed, state.round - 1, state.round)
 
 
-def _evaluated(experiment: Experiment, source: _Source, state: ServerState, plan: _Plan) -> _New:
+def _evaluated(experiment: Experiment, source: _Run, state: ServerState, plan: _Plan) -> _Run:
     """Everything the run has said about its model, said about the new one."""
     config, population, algorithm = experiment.config, experiment.population, experiment.algorithm
     executor = SequentialExecutor(algorithm, experiment.task, population)
@@ -276,7 +270,7 @@ def _evaluated(experiment: Experiment, source: _Source, state: ServerState, plan
     costs = [{k: line[k] for k in COSTS if k in line} for line in source.metrics]
     costs[-1] |= tested
     provenance = {**source.provenance, **plan.marks()}
-    return _New(checkpoint, source.settings, provenance, costs, result)
+    return _Run(checkpoint, source.settings, provenance, costs, result)
 
 
 def _beside(run: Path, result: Mapping[str, Any], plan: _Plan) -> Path:
@@ -290,7 +284,7 @@ def _beside(run: Path, result: Mapping[str, Any], plan: _Plan) -> Path:
     return run.resolve().parent / name if run.name in ("", "..") else run.parent / name
 
 
-def _make(target: RunFolder, experiment: Experiment, new: _New) -> None:
+def _make(target: RunFolder, experiment: Experiment, new: _Run) -> None:
     """A new run folder; what an interrupted attempt has left of it is cleared first."""
     _check_free(target)
     target.create()
@@ -307,7 +301,7 @@ def _check_free(target: RunFolder) -> None:
         )
 
 
-def _write(folder: RunFolder, experiment: Experiment, new: _New) -> None:
+def _write(folder: RunFolder, experiment: Experiment, new: _Run) -> None:
     config_hash = experiment.config.hash
     folder.remove_leftovers()
     folder.checkpoints.mkdir(exist_ok=True)
