@@ -201,8 +201,8 @@ def _begun(folder: RunFolder, client: ClientId, drop_encoder: bool, in_place: bo
         plan = _Plan(**folder.read_json(FORGETTING))
     except TypeError as error:
         raise CheckpointError(
-            f"'{folder.path / FORGETTING}' does not say who was being forgotten; restore the folder "
-            "from a copy, or delete it and run again."
+            f"'{folder.path / FORGETTING}' does not say who was to be forgotten; restore the "
+            "folder from a copy, or delete it and run again."
         ) from error
     if (plan.client, plan.drop_encoder) != (client, drop_encoder) or not in_place:
         flag = " --drop-encoder" if plan.drop_encoder else ""
