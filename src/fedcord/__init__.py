@@ -50,6 +50,7 @@ _PLACES = {
     "ProtocolError": "core.errors",
     "NumericalError": "core.errors",
     "CheckpointError": "core.errors",
+    "FailedRunError": "core.errors",
     "PairingError": "core.errors",
 }
 
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         CheckpointError,
         ConfigError,
         DataError,
+        FailedRunError,
         FedcordError,
         NumericalError,
         PairingError,
@@ -98,6 +100,7 @@ __all__ = [
     "Env",
     "Examples",
     "Expectations",
+    "FailedRunError",
     "FedAvg",
     "FedProx",
     "FedcordError",

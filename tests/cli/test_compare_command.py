@@ -5,6 +5,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from fedcord.core.errors import FailedRunError
+from fedcord.experiment.api import compare as fedcord_compare
 from tests.cli.command import fedcord, result_of
 
 WORDS = ["compare", "fedavg", "fedprox", "--clients", "5", "--rounds", "3", "--seeds", "2"]
@@ -124,9 +128,72 @@ def test_report_is_made_anew_without_torch(tmp_path: Path) -> None:
     )
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "study" / "report.html").read_text() == first
+    (tmp_path / "study" / "fedavg" / "seed-0" / "SHA256SUMS").unlink()  # as versions before had it
+    old = fedcord("report", "study", "--json", cwd=tmp_path)
+    assert old.returncode == 0
+    assert "1 of 4 runs are of a version that wrote no checksums" in old.stderr
     wrong = fedcord("report", "nowhere", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "no such folder: nowhere" in wrong.stderr
+
+
+SOME_FAIL = [*WORDS, "--subset", "100", "--model", "mlp:4", "--set", "fedprox:local.lr=1e30"]
+
+
+def test_a_contender_that_diverges_does_not_end_the_comparison(tmp_path: Path) -> None:
+    done = fedcord(*SOME_FAIL, "--out", "study", "--quiet", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "failed: fedprox seed 0: NumericalError: predict returned NaN" in done.stderr
+    assert "failed: fedprox seed 1: NumericalError" in done.stderr
+    assert "2 of 4 runs have no result" in done.stderr
+    assert "--retry-failed" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "fedavg" in done.stdout
+    assert (tmp_path / "study" / "report.html").exists()
+    for seed in (0, 1):
+        folder = tmp_path / "study" / "fedprox" / f"seed-{seed}"
+        record = json.loads((folder / "failure.json").read_text())
+        assert (record["algorithm"], record["seed"]) == ("fedprox", seed)
+        assert record["error"] == "NumericalError"
+        assert "lower the learning rate" in record["message"]
+        assert not (folder / "result.json").exists()
+        assert (tmp_path / "study" / "fedavg" / f"seed-{seed}" / "result.json").exists()
+
+
+def test_failures_are_kept_on_resume_and_tried_again_when_asked_for(tmp_path: Path) -> None:
+    fedcord(*SOME_FAIL, "--out", "study", "--quiet", cwd=tmp_path)
+    failure = tmp_path / "study" / "fedprox" / "seed-1" / "failure.json"
+    before = failure.stat()
+    kept = fedcord(*SOME_FAIL, "--out", "study", "--resume", "--json", cwd=tmp_path)
+    assert kept.returncode == 1
+    failed = json.loads(kept.stdout)["failed"]
+    assert [(f["contender"], f["seed"], f["error"]) for f in failed] == [
+        ("fedprox", 0, "NumericalError"),
+        ("fedprox", 1, "NumericalError"),
+    ]
+    assert failure.stat().st_ino == before.st_ino  # nobody has written it anew
+    again = fedcord(*SOME_FAIL, "--out", "study", "--retry-failed", "--quiet", cwd=tmp_path)
+    assert again.returncode == 1
+    assert failure.stat().st_ino != before.st_ino
+
+
+def test_a_comparison_in_which_all_fail_says_so(tmp_path: Path) -> None:
+    words = [*WORDS, "--subset", "100", "--set", "local.lr=1e30", "--out", "study", "--json"]
+    done = fedcord(*words, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "4 of 4 runs have no result" in done.stderr
+    values = json.loads(done.stdout)
+    assert values["report"] is None
+    assert len(values["failed"]) == 4
+    with pytest.raises(FailedRunError, match="all 4 runs failed; the first is fedavg seed 0"):
+        fedcord_compare(
+            ["fedavg", "fedprox"],
+            seeds=2,
+            subset=100,
+            rounds=3,
+            assignments=["local.lr=1e30"],
+            out=tmp_path / "python",
+        )
 
 
 def _first_config(folder: Path) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def test_settings_read_back_from_a_run_folder_are_the_same(name: str, tmp_path: 
     config = load_config({"algorithm": name})
     folder = RunFolder(tmp_path / "run")
     folder.create()
-    folder.write_config(config.plain())
+    folder.write_start(config.plain(), {}, {})
     assert config.differences(folder.read_config()) == []
 
 

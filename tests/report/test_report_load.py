@@ -6,6 +6,7 @@ import pytest
 
 from fedcord.core.errors import CheckpointError
 from fedcord.report.load import load_run, load_runs
+from fedcord.store.checksums import FINISHED_FILES, write_checksums
 
 StudyWriter = Callable[..., Path]
 
@@ -46,6 +47,17 @@ def test_the_name_is_the_variant_folder_above_the_seed(
     assert (run.name, run.algorithm) == ("strong-pull", "fedprox")
     moved = run.folder.rename(tmp_path / "somewhere")
     assert load_run(moved).name == "fedprox"
+
+
+def test_files_are_compared_with_their_checksums(add_run: StudyWriter, tmp_path: Path) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5)
+    assert not load_run(folder).is_verified
+    write_checksums(folder, FINISHED_FILES, {})
+    assert load_run(folder).is_verified
+    path = folder / "result.json"
+    path.write_text(path.read_text().replace('"accuracy": 0.5', '"accuracy": 0.6'))
+    with pytest.raises(CheckpointError, match=r"result.json' is not as fedcord wrote it"):
+        load_runs(tmp_path)
 
 
 def test_a_torn_last_line_is_forgiven(add_run: StudyWriter, tmp_path: Path) -> None:

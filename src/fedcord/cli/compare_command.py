@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from, workers_from
-from fedcord.core.errors import ConfigError
+from fedcord.core.errors import CheckpointError, ConfigError, PairingError
 
 if TYPE_CHECKING:
-    from fedcord.experiment.compare import Study
-    from fedcord.report.leaderboard import Leaderboard
+    from fedcord.experiment.compare import Failure, Study
 
 RUNS = Path("runs")
 DEFAULT_SEEDS = 3
@@ -31,25 +32,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_flags(parser)
 
 
-def execute(arguments: argparse.Namespace) -> None:
-    """All runs of the study, then leaderboard and page."""
+def execute(arguments: argparse.Namespace) -> int:
+    """All runs of the study, then leaderboard and page; 1 if a run has no result."""
     study = _study(arguments)
 
     from fedcord.cli.progress import RunBars
     from fedcord.experiment.compare import run_study
     from fedcord.experiment.run import Place, Progress
-    from fedcord.report.leaderboard import leaderboard
-    from fedcord.report.load import load_runs
 
     root = arguments.out or RUNS / study.name
     place = Place(
         root,
         arguments.engine,
-        arguments.resume,
+        arguments.resume or arguments.retry_failed,
         workers_from(arguments),
         arguments.data_dir,
         arguments.download,
         arguments.reuse,
+        arguments.retry_failed,
     )
     total = len(study.runs())
     with RunBars(arguments.json or arguments.quiet, total) as bars:
@@ -62,9 +62,15 @@ def execute(arguments: argparse.Namespace) -> None:
             number += 1
             return bars.watch(f"{label} seed {getattr(config, 'seed', '')}")
 
-        run_study(study, root, place, watch)
-    board = leaderboard(load_runs(root))
-    _show(board, root, arguments.json)
+        failures = run_study(study, root, place, watch)
+    _show(root, failures, arguments.json)
+    if failures:
+        sys.stderr.writelines(f"failed: {failure}\n" for failure in failures)
+        sys.stderr.write(
+            f"error: {len(failures)} of {total} runs have no result; the reasons are in their "
+            "failure.json. --resume leaves them so, --retry-failed tries them again.\n"
+        )
+    return 1 if failures else 0
 
 
 def _study(arguments: argparse.Namespace) -> Study:
@@ -83,21 +89,32 @@ def _study(arguments: argparse.Namespace) -> Study:
     return load_study(Path(files[0]), settings, arguments.assignments)
 
 
-def _show(board: Leaderboard, root: Path, as_json: bool) -> None:
+def _show(root: Path, failures: Sequence[Failure], as_json: bool) -> None:
     from rich.console import Console
 
     from fedcord.report.build import build_report
+    from fedcord.report.leaderboard import leaderboard
+    from fedcord.report.load import load_runs
     from fedcord.report.terminal import print_leaderboard
 
+    board, page, missing = None, None, ""
     try:
-        page: str | None = str(build_report(root).html)
-        missing = ""
+        board = leaderboard(load_runs(root))
+        page = str(build_report(root).html)
     except ConfigError as error:
-        page, missing = None, str(error)
+        missing = str(error)
+    except (CheckpointError, PairingError) as error:
+        if not failures:  # otherwise too few runs are left to compare
+            raise
+        missing = str(error)
     if as_json:
-        sys.stdout.write(json.dumps({**board.to_json(), "report": page, "root": str(root)}) + "\n")
+        failed = [dataclasses.asdict(failure) for failure in failures]
+        values = {} if board is None else board.to_json()
+        values |= {"report": page, "root": str(root), "failed": failed}
+        sys.stdout.write(json.dumps(values) + "\n")
         return
-    print_leaderboard(board, Console())
+    if board is not None:
+        print_leaderboard(board, Console())
     if page is None:
         sys.stderr.write(f"no report page: {missing}\n")
     else:

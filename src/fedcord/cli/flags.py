@@ -77,6 +77,11 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results")
     parser.add_argument("--resume", action="store_true", help="go on with an unfinished run")
+    parser.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="as --resume, and also go on with runs that have failed",
+    )
     add_output_flags(parser)
 
 

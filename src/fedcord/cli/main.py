@@ -6,16 +6,24 @@ Nothing heavy is imported here, so that help and mistakes answer at once.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from fedcord import __version__
-from fedcord.core.errors import ConfigError, FedcordError, NumericalError, ProtocolError
+from fedcord.core.errors import (
+    ConfigError,
+    FailedRunError,
+    FedcordError,
+    NumericalError,
+    ProtocolError,
+)
 from fedcord.engine.memory import keep_freed_memory
 
-EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 COMMANDS = {
     "run": ("run_command", "run one algorithm"),
@@ -46,6 +54,25 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    try:
+        try:
+            return _answer(argv)
+        finally:
+            sys.stdout.flush()  # not at exit, where a reader that has left would be a traceback
+    except BrokenPipeError:  # the reader of our output has left
+        _close_output()
+        return EXIT_FAILED
+    except OSError as error:  # the machine's failure: a full disk, a folder nobody may read
+        place = f": '{error.filename}'" if error.filename else ""
+        sys.stderr.write(
+            f"error: {error.strerror or error}{place}; put that right and give the same command "
+            "again, with --resume if it runs something.\n"
+        )
+        _close_output()
+        return EXIT_FAILED
+
+
+def _answer(argv: Sequence[str] | None) -> int:
     parser = _Parser(
         prog="fedcord",
         description="Federated learning when clients' data disagree.",
@@ -61,18 +88,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = importlib.import_module(f"fedcord.cli.{COMMANDS[arguments.command][0]}")
     keep_freed_memory()  # here and nowhere else: a library leaves its caller's process as it is
     try:
-        command.execute(arguments)
-    except (NumericalError, ProtocolError) as error:
+        code: int | None = command.execute(arguments)
+        return code or EXIT_DONE
+    except (NumericalError, ProtocolError, FailedRunError) as error:
         return _fail(error, EXIT_FAILED)
     except FedcordError as error:
         return _fail(error, EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; the same command with --resume goes on.\n")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has left
-        sys.stderr.close()
-        return EXIT_FAILED
-    return 0
+
+
+def _close_output() -> None:
+    """Let nothing try to write what cannot be written once more."""
+    with contextlib.suppress(OSError, ValueError):  # under a test there is no real output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(error: FedcordError, code: int) -> int:

@@ -110,7 +110,11 @@ class RunBars:
             note = "examples through the frozen network, once"
             self._bars.update(bar, total=total, completed=done, note=note)
 
-        return Progress(started, client, round_, feature, self._download(bar))
+        def note(text: str) -> None:
+            if not self._hidden:
+                self.console.print(f"[yellow]note[/] {title}: {text}")
+
+        return Progress(started, client, round_, feature, self._download(bar), note)
 
     def loading(self, title: str) -> Callable[[int, int | None], None]:
         """A bar for data that is fetched, (bytes held, bytes in all or None)."""

@@ -112,7 +112,14 @@ def _write_report(folders: list[Path], baseline: str | None, as_json: bool) -> N
     from fedcord.report.load import load_runs
     from fedcord.report.terminal import print_leaderboard
 
-    board = leaderboard(load_runs(*folders))
+    runs = load_runs(*folders)
+    unverified = sum(not run.is_verified for run in runs)
+    if unverified:
+        sys.stderr.write(
+            f"note: {unverified} of {len(runs)} runs are of a version that wrote no checksums; "
+            "their files are taken as they are.\n"
+        )
+    board = leaderboard(runs)
     table = against(board, baseline).to_markdown() if baseline else ""
     page = build_report(*folders).html
     if table:

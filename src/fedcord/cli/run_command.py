@@ -5,11 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
 from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from, workers_from
-
-RUNS = Path("runs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,25 +24,27 @@ def execute(arguments: argparse.Namespace) -> None:
     config = load_config(settings, arguments.assignments)
 
     from fedcord.cli.progress import RunBars
-    from fedcord.experiment.run import Place, find_run_to_resume, new_run_folder, run
+    from fedcord.experiment.folders import RUNS, find_run_to_resume
+    from fedcord.experiment.run import Place, run
     from fedcord.store.run_folder import RunFolder
 
-    out = arguments.out
-    if out is None:
-        out = (find_run_to_resume if arguments.resume else new_run_folder)(RUNS, config)
+    out, resume = arguments.out, arguments.resume or arguments.retry_failed
+    if out is None and resume:
+        out = find_run_to_resume(RUNS, config)
     place = Place(
         out,
         arguments.engine,
-        arguments.resume,
+        resume,
         workers_from(arguments),
         arguments.data_dir,
         arguments.download,
         arguments.reuse,
+        arguments.retry_failed,
     )
-    was_finished = RunFolder(out).is_finished
+    was_finished = out is not None and RunFolder(out).is_finished
     with RunBars(hidden=arguments.json or arguments.quiet) as bars:
         result = run(config, place, bars.watch(config.algorithm))
-    if was_finished and arguments.resume:
+    if was_finished:
         sys.stderr.write(f"'{out}' is finished already; nothing to do.\n")
     if arguments.json:
         sys.stdout.write(json.dumps(result) + "\n")

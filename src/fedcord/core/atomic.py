@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+import time
 from pathlib import Path
+
+TEMPORARY = ".tmp"
+"""How the names of files end that are being written; they begin with a dot."""
+STALE_SECONDS = 3600.0
+"""Nobody pauses so long in the middle of writing a file."""
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Write to a temporary name in the same folder, flush to disk, and rename."""
     data = content.encode() if isinstance(content, str) else content
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, temporary = tempfile.mkstemp(TEMPORARY, f".{path.name}.", path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -21,3 +28,22 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def remove_stale(folder: Path) -> None:
+    """Delete what writers that were killed long ago have left half written in a folder.
+
+    For folders that several processes may write to at once. Whoever holds a folder alone can delete
+    such files whatever their age.
+    """
+    oldest = time.time() - STALE_SECONDS
+    for path in folder.iterdir():
+        if is_temporary(path.name):
+            with contextlib.suppress(FileNotFoundError):  # somebody else was faster
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file's name is one that `write_atomically` gives before the file is whole."""
+    return name.startswith(".") and name.endswith(TEMPORARY)

@@ -6,6 +6,7 @@ FedcordError
 ├── ProtocolError     an update has wrong names, shapes, types or values
 ├── NumericalError    training or a solve left the finite numbers
 ├── CheckpointError   a run folder or checkpoint cannot be used
+├── FailedRunError    a run that has ended without a result was asked for one
 └── PairingError      results that are not paired were compared
 
 A message says what was given, what is allowed, and what to do.
@@ -45,6 +46,10 @@ class NumericalError(FedcordError):
 
 class CheckpointError(FedcordError):
     """A run folder or checkpoint is unreadable, foreign or in use."""
+
+
+class FailedRunError(FedcordError):
+    """A run has ended without a result, here or before."""
 
 
 class PairingError(FedcordError):

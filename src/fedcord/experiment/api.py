@@ -9,17 +9,17 @@ from typing import Any
 
 from fedcord.algorithms.registry import algorithm_name
 from fedcord.core.contract import Algorithm
+from fedcord.core.errors import FailedRunError
 from fedcord.core.params import plain
 from fedcord.data.dataset import Dataset
-from fedcord.experiment.compare import make_study, run_study
+from fedcord.experiment.compare import Failure, make_study, run_study
+from fedcord.experiment.folders import RUNS
 from fedcord.experiment.load import OWN_DATA, load_config
-from fedcord.experiment.run import Place, new_run_folder
+from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_config
 from fedcord.report.build import build_report
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
-
-RUNS = Path("runs")
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,13 @@ class Comparison:
         leaderboard: one row per contender, best first.
         root: the study's folder.
         report: the page to look at.
+        failed: runs that have no result, and why.
     """
 
     leaderboard: Leaderboard
     root: Path
     report: Path
+    failed: tuple[Failure, ...] = ()
 
 
 def run(
@@ -44,6 +46,7 @@ def run(
     out: Path | str | None = None,
     engine: str = "sequential",
     resume: bool = False,
+    retry_failed: bool = False,
     **settings: Any,
 ) -> dict[str, Any]:
     """Run one algorithm and return what `result.json` holds.
@@ -54,6 +57,7 @@ def run(
         out: the run folder; by default a new one under `runs/`.
         engine: sequential, processes or wire.
         resume: go on with what `out` holds.
+        retry_failed: as `resume`, and also go on with a run that has failed.
         settings: any other field of RunConfig, such as partition, clients, rounds, seed, and
             `params` for the algorithm's parameters.
 
@@ -67,9 +71,10 @@ def run(
     if isinstance(values.get("model"), str):
         values["model"] = (values["model"],)
     config = load_config(values)
-    folder = new_run_folder(RUNS, config) if out is None else Path(out)
+    folder = None if out is None else Path(out)
     data = dataset if isinstance(dataset, Dataset) else None
-    return run_config(config, Place(folder, engine, resume), dataset=data)
+    place = Place(folder, engine, resume or retry_failed, retry_failed=retry_failed)
+    return run_config(config, place, dataset=data)
 
 
 def compare(
@@ -80,6 +85,7 @@ def compare(
     out: Path | str | None = None,
     engine: str = "sequential",
     resume: bool = False,
+    retry_failed: bool = False,
     assignments: Sequence[str] = (),
     **settings: Any,
 ) -> Comparison:
@@ -92,6 +98,7 @@ def compare(
         out: the study's folder; by default one under `runs/` named after its content.
         engine: sequential, processes or wire.
         resume: go on with what the folder holds.
+        retry_failed: as `resume`, and also go on with runs that have failed.
         assignments: `key=value` for all, `NAME:key=value` for one, as for `--set`.
         settings: any other field of RunConfig.
     """
@@ -101,9 +108,12 @@ def compare(
     study = make_study(algorithms, values, seeds, assignments)
     root = RUNS / study.name if out is None else Path(out)
     data = dataset if isinstance(dataset, Dataset) else None
-    run_study(study, root, Place(root, engine, resume), dataset=data)
+    place = Place(root, engine, resume or retry_failed, retry_failed=retry_failed)
+    failed = run_study(study, root, place, dataset=data)
+    if len(failed) == len(study.runs()):
+        raise FailedRunError(f"all {len(failed)} runs failed; the first is {failed[0]}")
     paths = build_report(root)
-    return Comparison(leaderboard(load_runs(root)), root, paths.html)
+    return Comparison(leaderboard(load_runs(root)), root, paths.html, tuple(failed))
 
 
 def _name(algorithm: str | Algorithm) -> tuple[str, dict[str, Any]]:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedcord.core.errors import ConfigError
+from fedcord.core.errors import ConfigError, FailedRunError
 from fedcord.data.dataset import Dataset
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config, read_toml
-from fedcord.experiment.run import Place, Progress, run
+from fedcord.experiment.run import NO_FAILURES, Place, Progress, failure_record, run
+from fedcord.store.run_folder import FAILURE, RunFolder
 
 OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every")
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
@@ -40,6 +41,28 @@ class Study:
             for seed in self.seeds
             for label, config in self.contenders.items()
         ]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run of a study that has no result.
+
+    Attributes:
+        contender: its label in the study.
+        algorithm: its name.
+        seed: of the run.
+        error: the kind of error.
+        message: why, in words.
+    """
+
+    contender: str
+    algorithm: str
+    seed: int
+    error: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.contender} seed {self.seed}: {self.error}: {self.message}"
 
 
 def make_study(
@@ -133,13 +156,31 @@ def run_study(
     place: Place,
     progress_for: Callable[[str, RunConfig], Progress] = lambda label, config: Progress(),
     dataset: Dataset | None = None,
-) -> list[dict[str, Any]]:
-    """Run what is missing of a study under `root`, one run after another."""
-    results = []
+) -> list[Failure]:
+    """Run what is missing of a study under `root`, one run after another.
+
+    A run that fails does not end the study.
+
+    Returns:
+        The runs that failed, now or before.
+    """
+    failures = []
     for label, config in study.runs():
         out = root / label / f"seed-{config.seed}"
-        results.append(run(config, replace(place, out=out), progress_for(label, config), dataset))
-    return results
+        try:
+            run(config, replace(place, out=out), progress_for(label, config), dataset)
+        except FailedRunError:  # before, and it is not to be tried again
+            failures.append(_failure(label, config, RunFolder(out).read_json(FAILURE)))
+        except NO_FAILURES:
+            raise
+        except Exception as error:
+            failures.append(_failure(label, config, failure_record(config, error)))
+    return failures
+
+
+def _failure(label: str, config: RunConfig, record: Mapping[str, Any]) -> Failure:
+    error, message = str(record.get("error")), str(record.get("message"))
+    return Failure(label, config.algorithm, config.seed, error, message)
 
 
 def _assignments_for(

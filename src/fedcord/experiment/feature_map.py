@@ -48,6 +48,7 @@ def draw_feature_map(
             f"'{run}' holds no finished run; name the folder of one run, or finish it with "
             "--resume first."
         )
+    folder.check()
     config = load_config(folder.read_config())
     experiment = build_experiment(config, data_dirs=data_dirs)
     algorithm, task = experiment.algorithm, experiment.task

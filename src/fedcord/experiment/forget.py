@@ -1,23 +1,37 @@
-"""Exact unlearning of one client in a finished run, with its proof."""
+"""Exact unlearning of one client of a finished run, with its proof."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from fedcord.algorithms.analytic.ledger import LEDGER
+from fedcord.algorithms.analytic.ledger import ledger_rows
 from fedcord.algorithms.analytic.membership import HoldsSums, forget, model_difference
-from fedcord.core.contract import Algorithm, ClientId, Env, ServerState
+from fedcord.core.contract import ClientId, Env, Personalizes, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.tensors import Tensors
-from fedcord.engine.evaluation import evaluate
+from fedcord.engine.evaluation import Evaluation
+from fedcord.engine.rounds import finish_clients, validate_clients
+from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.threads import torch_threads
+from fedcord.engine.visit import Job
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.load import load_config
-from fedcord.store.checkpoint import Checkpoint, load_newest, save_checkpoint
-from fedcord.store.run_folder import RunFolder
+from fedcord.experiment.records import (
+    clients_record,
+    data_hash,
+    evaluation_record,
+    partition_record,
+)
+from fedcord.store.checkpoint import Checkpoint, load_final, save_checkpoint, save_personal
+from fedcord.store.checksums import FORGETTING, PROVENANCE, RESULT
+from fedcord.store.run_folder import PERSONAL, RunFolder
+
+COSTS = ("round", "clients", "bytes_up", "bytes_down", "seconds", "refused")
+"""What a round's line keeps; the rest was about models that hold the client."""
 
 
 @runtime_checkable
@@ -45,13 +59,17 @@ class Forgotten:
         accuracy_after: without it.
         encoder: what became of an encoder the client had trained: `none` when there was none,
             `kept` or `dropped`.
+        is_verified: whether the run's files could be compared with checksums.
+        run_dir: folder of the model without the client.
     """
 
     client: ClientId
     difference: float
     accuracy_before: float
     accuracy_after: float
-    encoder: str = "none"
+    encoder: str
+    is_verified: bool
+    run_dir: str
 
 
 def forget_client(
@@ -59,59 +77,243 @@ def forget_client(
     client: ClientId,
     data_dirs: Sequence[Path] | None = None,
     drop_encoder: bool = False,
+    out: Path | None = None,
+    in_place: bool = False,
 ) -> Forgotten:
-    """Rewrite the model of a finished run as if `client` had never been there.
+    """Make the model of a finished run as if `client` had never been there.
 
-    The client's message is made again from its data, subtracted, and the model solved anew. An
-    encoder it trained stays unless it is dropped. The run's checkpoint and result are replaced only
-    after everything has worked.
+    The client's message is made again from its data, subtracted, and the model solved anew and
+    evaluated anew in every way; the others make their personal models again. An encoder the client
+    trained stays unless it is dropped.
+
+    Args:
+        run: folder of a finished run.
+        client: who is forgotten.
+        data_dirs: where data lies.
+        drop_encoder: also take out the encoder that the client trained.
+        out: folder of the new run; by default beside `run`, which stays as it is.
+        in_place: change `run` itself, and leave no file in it that holds what is forgotten.
     """
     folder = RunFolder(run)
     if not folder.is_finished:
         raise CheckpointError(f"'{run}' holds no finished run; finish it with --resume first.")
-    settings = folder.read_config()
-    config = load_config(settings)
-    experiment = build_experiment(config, data_dirs=data_dirs)
-    algorithm = experiment.algorithm
-    if not isinstance(algorithm, HoldsSums):
-        raise ConfigError(
-            f"{config.algorithm} does not keep sums, so nobody can be taken out exactly; train "
-            "again without the client, or use an additive method such as afl."
-        )
-    result: dict[str, Any] = folder.read_json("result.json")
-    gone: list[ClientId] = result.get("forgotten", [])
-    with folder.lock(), torch_threads(config.threads):
-        saved = load_newest(folder.checkpoints, config.hash)
-        if saved is None:
-            raise CheckpointError(f"'{run}' has no checkpoint; run it again.")
+    if in_place and out is not None:
+        raise ConfigError("--in-place changes the run itself; leave --out out.")
+    with folder.lock():
+        begun = _begun(folder, client, drop_encoder, in_place)
+        is_verified = begun is None and folder.check()
+        experiment = build_experiment(load_config(folder.read_config()), data_dirs=data_dirs)
+        algorithm = experiment.algorithm
+        if not isinstance(algorithm, HoldsSums):
+            raise ConfigError(
+                f"{experiment.config.algorithm} does not keep sums, so nobody can be taken out "
+                "exactly; train again without the client, or use an additive method such as afl."
+            )
         if not 0 <= client < experiment.population.num_clients:
             raise ConfigError(
                 f"client {client} does not exist; this run has clients 0 to "
                 f"{experiment.population.num_clients - 1}."
             )
-        assert config.rounds is not None
-        # the last round is the one whose messages were added up
-        env = Env(experiment.task, config.seed, config.rounds - 1, config.rounds)
-        encoder = _encoder(algorithm, saved.state, client, drop_encoder)
-        after = saved.state
-        if not (drop_encoder and client in gone):  # an encoder may be dropped later than the sums
-            after = _without(algorithm, after, client, experiment, env)
-        if drop_encoder and isinstance(algorithm, UsesClientsEncoders):
-            after = algorithm.drop_encoder(after, client, env)
-        proof = _solved_again(algorithm, after, experiment, env)
-        outcome = Forgotten(
-            client,
-            model_difference(after, proof),
-            _accuracy(experiment, saved.state, env),
-            _accuracy(experiment, after, env),
-            encoder,
+        source = _Run.read(folder, experiment, is_verified)
+        encoder = _encoder(algorithm, source.checkpoint.state, client, drop_encoder)
+        plan = begun or _Plan.of(source.result, client, drop_encoder)
+        with torch_threads(experiment.config.threads):
+            after = _taken_out(experiment, source, plan, is_again=begun is not None)
+            difference = model_difference(after, _solved_again(experiment, after))
+            new = _evaluated(experiment, source, after, plan)
+        target = folder if in_place else RunFolder(out or _beside(run, source.result, plan))
+        if in_place:
+            folder.write_json(FORGETTING, dataclasses.asdict(plan))
+            _write(folder, experiment, new)
+            (folder.path / FORGETTING).unlink()
+        else:
+            _make(target, experiment, new)
+    return Forgotten(
+        client,
+        difference,
+        plan.accuracy_before,
+        new.result["accuracy"],
+        encoder,
+        is_verified or begun is not None,
+        str(target.path),
+    )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be forgotten, written down before a run is changed so that it can be repeated."""
+
+    client: ClientId
+    drop_encoder: bool
+    accuracy_before: float
+    forgotten: list[ClientId]
+    dropped_encoders: list[ClientId]
+
+    @staticmethod
+    def of(result: Mapping[str, Any], client: ClientId, drop_encoder: bool) -> _Plan:
+        gone = {name: list(result.get(name, ())) for name in ("forgotten", "dropped_encoders")}
+        if client not in gone["forgotten"]:
+            gone["forgotten"].append(client)
+        if drop_encoder:
+            gone["dropped_encoders"].append(client)
+        return _Plan(client, drop_encoder, result["accuracy"], **gone)
+
+    def marks(self) -> dict[str, Any]:
+        """What result and provenance say about it."""
+        dropped = {"dropped_encoders": self.dropped_encoders} if self.dropped_encoders else {}
+        return {"forgotten": self.forgotten, **dropped}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a finished run consists of."""
+
+    checkpoint: Checkpoint
+    settings: dict[str, Any]
+    provenance: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    result: dict[str, Any]
+
+    @staticmethod
+    def read(folder: RunFolder, experiment: Experiment, is_verified: bool) -> _Run:
+        saved = load_final(folder.path, experiment.config.hash)
+        if saved is None:
+            raise CheckpointError(f"'{folder.path}' has no checkpoint; run it again.")
+        provenance = folder.read_json(PROVENANCE)
+        if provenance.get("data_hash") != data_hash(experiment):
+            raise CheckpointError(
+                f"the data is not what the run in '{folder.path}' was made with; restore that data."
+            )
+        result = folder.read_json(RESULT)
+        if is_verified and saved.hash != result["state_hash"]:
+            raise CheckpointError(
+                f"the newest checkpoint in '{folder.path}' is not the state that its result is of; "
+                "restore the folder from a copy, or delete it and run again."
+            )
+        return _Run(saved, folder.read_config(), provenance, folder.read_metrics(), result)
+
+
+def _begun(folder: RunFolder, client: ClientId, drop_encoder: bool, in_place: bool) -> _Plan | None:
+    """What was to be forgotten here when somebody was interrupted."""
+    if not (folder.path / FORGETTING).exists():
+        return None
+    try:
+        plan = _Plan(**folder.read_json(FORGETTING))
+    except TypeError as error:
+        raise CheckpointError(
+            f"'{folder.path / FORGETTING}' does not say who was to be forgotten; restore the "
+            "folder from a copy, or delete it and run again."
+        ) from error
+    if (plan.client, plan.drop_encoder) != (client, drop_encoder) or not in_place:
+        flag = " --drop-encoder" if plan.drop_encoder else ""
+        raise CheckpointError(
+            f"forgetting client {plan.client} was interrupted in '{folder.path}'; repeat it first: "
+            f"fedcord forget {folder.path} --client {plan.client}{flag} --in-place"
         )
-        checkpoint = Checkpoint(after, {})  # personal models would still hold the client's data
-        save_checkpoint(folder.checkpoints, checkpoint, config.hash)
-        changed = {"accuracy": outcome.accuracy_after, "state_hash": checkpoint.hash}
-        everyone = gone if client in gone else [*gone, client]
-        folder.write_json("result.json", {**result, **changed, "forgotten": everyone})
-    return outcome
+    return plan
+
+
+def _taken_out(experiment: Experiment, source: _Run, plan: _Plan, *, is_again: bool) -> ServerState:
+    """The state without the client; what an interrupted attempt has done is not done twice."""
+    algorithm: Any = experiment.algorithm
+    client, after = plan.client, source.checkpoint.state
+    env = _last_round(experiment, after)
+    is_gone = client in source.result.get("forgotten", ())
+    # an encoder may be dropped later than the sums
+    is_done = is_again or (plan.drop_encoder and is_gone)
+    if client in ledger_rows(after.private) or not is_done:
+        data = experiment.population.client(client)
+        update = algorithm.client_update(after.shared, {}, data, env.at(client)).update
+        after = forget(algorithm, after, client, update, env)
+    if plan.drop_encoder and (client in algorithm.encoders_of(after.shared) or not is_again):
+        after = algorithm.drop_encoder(after, client, env)
+    return after
+
+
+def _solved_again(experiment: Experiment, state: ServerState) -> ServerState:
+    """The last round anew with everyone who is in the sums, from what they are sent."""
+    algorithm, people = experiment.algorithm, experiment.population
+    env = _last_round(experiment, state)
+    updates = (
+        (k, algorithm.client_update(state.shared, {}, people.client(k), env.at(k)).update)
+        for k in ledger_rows(state.private)
+    )
+    return algorithm.aggregate(ServerState(state.shared, round=env.round), updates, env)
+
+
+def _last_round(experiment: Experiment, state: ServerState) -> Env:
+    """The round whose messages were added up."""
+    return Env(experiment.task, experiment.config.seed, state.round - 1, state.round)
+
+
+def _evaluated(experiment: Experiment, source: _Run, state: ServerState, plan: _Plan) -> _Run:
+    """Everything the run has said about its model, said about the new one."""
+    config, population, algorithm = experiment.config, experiment.population, experiment.algorithm
+    executor = SequentialExecutor(algorithm, experiment.task, population)
+    job = Job("evaluate", state.model, state.round - 1, state.round, config.seed)
+    tested = evaluation_record(executor.evaluate(job), None, experiment)
+    sizes = population.train_sizes
+    rest = [k for k, size in enumerate(sizes) if size > 0 and k not in plan.forgotten]
+    # personal models are made anew: the old ones hold what others had learnt from the client
+    local = finish_clients(algorithm, executor, state, config.seed, rest, config.threads)
+    for_selection = Evaluation()
+    if config.validation > 0:
+        for_selection = validate_clients(executor, state, config.seed, rest, config.threads)
+    checkpoint = Checkpoint(state, executor.memories)
+    result = {
+        **source.result,
+        **tested,
+        **clients_record(local, for_selection, population.num_clients),
+        "state_hash": checkpoint.hash,
+        **plan.marks(),
+    }
+    costs = [{k: line[k] for k in COSTS if k in line} for line in source.metrics]
+    costs[-1] |= tested
+    provenance = {**source.provenance, **plan.marks()}
+    return _Run(checkpoint, source.settings, provenance, costs, result)
+
+
+def _beside(run: Path, result: Mapping[str, Any], plan: _Plan) -> Path:
+    """The folder of the new run: the old name, and who is not in it."""
+    name = run.resolve().name
+    if result.get("forgotten"):
+        name = name.partition("-without-")[0]
+    name += "-without-" + "-".join(map(str, plan.forgotten))
+    if plan.dropped_encoders:
+        name += "-encoder-" + "-".join(map(str, plan.dropped_encoders))
+    return run.resolve().parent / name if run.name in ("", "..") else run.parent / name
+
+
+def _make(target: RunFolder, experiment: Experiment, new: _Run) -> None:
+    """A new run folder; what an interrupted attempt has left of it is cleared first."""
+    _check_free(target)
+    target.create()
+    with target.lock():
+        _check_free(target)
+        target.clear()
+        _write(target, experiment, new)
+
+
+def _check_free(target: RunFolder) -> None:
+    if target.is_started or target.strangers():
+        raise ConfigError(
+            f"'{target.path}' is there already; delete it, or choose another folder with --out."
+        )
+
+
+def _write(folder: RunFolder, experiment: Experiment, new: _Run) -> None:
+    config_hash = experiment.config.hash
+    folder.remove_leftovers()
+    folder.checkpoints.mkdir(exist_ok=True)
+    server = Checkpoint(new.checkpoint.state, {})
+    save_checkpoint(folder.checkpoints, server, config_hash, keep=1)
+    if isinstance(experiment.algorithm, Personalizes):
+        save_personal(folder.path, new.checkpoint.memories, config_hash)
+    else:
+        (folder.path / PERSONAL).unlink(missing_ok=True)
+    partition = partition_record(experiment)
+    result = {**new.result, "run_dir": str(folder.path)}
+    folder.write_all(new.settings, partition, new.provenance, new.metrics, result)
 
 
 def _encoder(algorithm: Any, state: ServerState, client: ClientId, drop: bool) -> str:
@@ -125,28 +327,3 @@ def _encoder(algorithm: Any, state: ServerState, client: ClientId, drop: bool) -
     if drop:
         return "dropped"
     return "kept" if uses and client in algorithm.encoders_of(state.shared) else "none"
-
-
-def _without(
-    algorithm: Any, state: ServerState, client: ClientId, experiment: Experiment, env: Env
-) -> ServerState:
-    data = experiment.population.client(client)
-    update = algorithm.client_update(state.shared, {}, data, env.at(client)).update
-    return forget(algorithm, state, client, update, env)
-
-
-def _solved_again(
-    algorithm: Algorithm, state: ServerState, experiment: Experiment, env: Env
-) -> ServerState:
-    """The last round anew with everyone who is in the sums, from what they are sent."""
-    people = experiment.population
-    updates = (
-        (k, algorithm.client_update(state.shared, {}, people.client(k), env.at(k)).update)
-        for k in state.private[f"{LEDGER}.client"].tolist()
-    )
-    return algorithm.aggregate(ServerState(state.shared, round=env.round), updates, env)
-
-
-def _accuracy(experiment: Experiment, state: ServerState, env: Env) -> float:
-    test = experiment.population.test
-    return evaluate(experiment.algorithm, state.model, {}, test, env).accuracy

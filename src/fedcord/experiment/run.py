@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
-import shlex
-import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fedcord.core.contract import Env, ServerState, SharesWork
-from fedcord.core.errors import CheckpointError, ConfigError, unknown_name
-from fedcord.core.tensors import hash_tensors
+from fedcord.core.contract import Env, Personalizes, ServerState
+from fedcord.core.errors import CheckpointError, ConfigError, DataError, FedcordError
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
-from fedcord.engine.processes import ProcessesExecutor, worker_count
 from fedcord.engine.reuse import ReusingExecutor
 from fedcord.engine.rounds import (
     RoundRecord,
@@ -30,22 +23,35 @@ from fedcord.engine.rounds import (
     validate_clients,
 )
 from fedcord.engine.sampling import exchange_at, sample_clients
-from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.visit import Executor
-from fedcord.engine.wire import WireExecutor
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.config import RunConfig
-from fedcord.models.registry import auto_model
-from fedcord.store.checkpoint import Checkpoint, load_newest, save_checkpoint
-from fedcord.store.provenance import provenance, versions
-from fedcord.store.run_folder import RunFolder
-
-ENGINES = ("sequential", "processes", "wire")
-ABOUT_ACCURACY = ("own_models", "accuracy_by_rule")
-"""What a round's line says about its accuracy where a method has it, repeated in the result."""
+from fedcord.experiment.executors import check_engine, open_executor
+from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
+from fedcord.experiment.records import (
+    clients_record,
+    data_hash,
+    partition_record,
+    provenance_record,
+    result_record,
+    round_record,
+)
+from fedcord.store.checkpoint import (
+    Checkpoint,
+    load_newest,
+    remove_old,
+    save_checkpoint,
+    save_personal,
+)
+from fedcord.store.checksums import PROVENANCE, RESULT
+from fedcord.store.provenance import changes_since
+from fedcord.store.run_folder import FAILURE, RunFolder
 
 CHECKPOINT_SECONDS = 1.0
 """At most one checkpoint in this time, so that short rounds do not wait for the disk."""
+
+NO_FAILURES = (ConfigError, DataError, CheckpointError, OSError)
+"""What is wrong outside a run: put right, the same run goes on. Anything else fails it."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ class Progress:
         round: a round ended.
         feature: (done, to do) while a frozen network computes features that are not stored yet.
         download: (bytes held, bytes in all or None) while data is fetched.
+        note: something worth knowing about a run that is gone on with.
     """
 
     started: Callable[[Experiment, int], None] = lambda experiment, done: None
@@ -65,6 +72,7 @@ class Progress:
     round: Callable[[RoundRecord], None] = lambda record: None
     feature: Callable[[int, int], None] = lambda done, total: None
     download: Callable[[int, int | None], None] = lambda held, total: None
+    note: Callable[[str], None] = lambda text: None
 
 
 @dataclass(frozen=True)
@@ -72,47 +80,24 @@ class Place:
     """Where and how a run happens; none of it changes the result.
 
     Attributes:
-        out: the run folder.
+        out: the run folder; None for a new one under `runs/`.
         engine: sequential, processes or wire.
         resume: go on with what the folder holds.
         workers: processes of the processes engine, one per core at most; None for as many.
         data_dirs: where to look for data; None for the usual places.
         allow_download: fetch missing data from its official place.
         reuse: folder of clients' work to take from and add to.
+        retry_failed: with `resume`: also go on with a run that has failed.
     """
 
-    out: Path
+    out: Path | None
     engine: str = "sequential"
     resume: bool = False
     workers: int | None = None
     data_dirs: Sequence[Path] | None = None
     allow_download: bool = False
     reuse: Path | None = None
-
-
-def new_run_folder(root: Path, config: RunConfig) -> Path:
-    """A folder name nobody has used: time, algorithm, data, seed."""
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    data = config.dataset.split(":")[0].split("?")[0]
-    base = f"{stamp}-{config.algorithm}-{data}-seed{config.seed}"
-    path, number = root / base, 1
-    while path.exists():
-        number += 1
-        path = root / f"{base}-{number}"
-    return path
-
-
-def find_run_to_resume(root: Path, config: RunConfig) -> Path:
-    """The newest run in `root` with this very configuration."""
-    for path in sorted(root.glob("*/config.toml"), reverse=True):
-        folder = RunFolder(path.parent)
-        with contextlib.suppress(CheckpointError):
-            if not config.differences(folder.read_config()):
-                return folder.path
-    raise ConfigError(
-        f"--resume: no run with these settings in '{root}'; name its folder with --out, or leave "
-        "--resume out."
-    )
+    retry_failed: bool = False
 
 
 def run(
@@ -123,34 +108,64 @@ def run(
 ) -> dict[str, Any]:
     """Run, or go on running, and return the content of `result.json`.
 
-    A finished run is not repeated: its result is returned as it is.
+    A finished run is not repeated: its result is returned as it is. A run that fails leaves its
+    reason in `failure.json` and is not tried again unless `place.retry_failed`.
     """
     watch = progress or Progress()
-    if place.engine not in ENGINES:
-        raise ConfigError(unknown_name("engine", place.engine, ENGINES))
-    worker_count(place.workers)  # a wrong number shows before anything is written
-    if place.reuse is not None:
-        try:
-            place.reuse.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"--reuse: '{place.reuse}' cannot be a folder ({error}).") from error
-    folder = RunFolder(place.out)
-    _check_folder(folder, config, place.resume)
-    if folder.is_finished:
-        result: dict[str, Any] = folder.read_json("result.json")
-        return result
+    check_engine(place.engine, place.workers, place.reuse)
+    given = None if place.out is None else RunFolder(place.out)
+    if given is not None:
+        check_folder(given, config, resume=place.resume, retry_failed=place.retry_failed)
+        if given.is_finished:
+            return _finished(given, watch)
     experiment = build_experiment(
         config, dataset, place.data_dirs, place.allow_download, watch.feature, watch.download
     )
-    if not folder.is_started:  # what does not fit the task shows before anything is written
-        experiment.algorithm.init(_env(experiment))
+    if given is None or not given.is_started:
+        experiment.algorithm.init(_env(experiment))  # misfits show before anything is written
+    folder = given or RunFolder(make_new_folder(RUNS, config))
     folder.create()
     with folder.lock():
-        _check_folder(folder, config, place.resume)  # again: now nobody else can write
+        # again: now nobody else can write
+        check_folder(folder, config, resume=place.resume, retry_failed=place.retry_failed)
+        if folder.is_finished:
+            return _finished(folder, watch)
         if not folder.is_started:
-            _write_start(folder, experiment)
-        with _executor(experiment, place) as executor:
-            return _run(folder, experiment, executor, place, watch)
+            start = partition_record(experiment), provenance_record(experiment)
+            folder.write_start(config.plain(), *start)
+        (folder.path / FAILURE).unlink(missing_ok=True)
+        try:
+            with open_executor(experiment, place.engine, place.workers, place.reuse) as executor:
+                return _run(folder, experiment, executor, place.engine, watch)
+        except NO_FAILURES:
+            raise
+        except Exception as error:
+            folder.write_json(FAILURE, failure_record(config, error))
+            raise
+
+
+def failure_record(config: RunConfig, error: Exception) -> dict[str, Any]:
+    """The content of `failure.json`; what fedcord did not raise on purpose leaves its trace."""
+    expected = isinstance(error, FedcordError)
+    return {
+        "algorithm": config.algorithm,
+        "seed": config.seed,
+        "error": type(error).__name__,
+        "message": str(error),
+        **({} if expected else {"traceback": traceback.format_exception(error)}),
+    }
+
+
+def _finished(folder: RunFolder, watch: Progress) -> dict[str, Any]:
+    if not folder.check():
+        watch.note(_unverified(folder))
+    return folder.read_json(RESULT)
+
+
+def _unverified(folder: RunFolder) -> str:
+    return (
+        f"'{folder.path}' is of a version that wrote no checksums; its files are taken as they are."
+    )
 
 
 def _env(experiment: Experiment) -> Env:
@@ -159,105 +174,28 @@ def _env(experiment: Experiment) -> Env:
     return Env(experiment.task, experiment.config.seed, num_rounds=experiment.config.rounds)
 
 
-def _check_folder(folder: RunFolder, config: RunConfig, resume: bool) -> None:
-    if not folder.is_started:
-        if folder.path.exists() and any(p.name != ".lock" for p in folder.path.iterdir()):
-            inside = [p.name for p in folder.path.iterdir()]
-            if inside != ["checkpoints"] and set(inside) != {"checkpoints", ".lock"}:
-                raise ConfigError(
-                    f"'{folder.path}' holds other files; choose an empty folder with --out."
-                )
-        return
-    if not resume:
-        state = "finished" if folder.is_finished else "unfinished"
-        raise ConfigError(
-            f"'{folder.path}' already holds a run ({state}); add --resume to go on with it, or "
-            "choose another folder with --out."
-        )
-    differences = config.differences(folder.read_config())
-    if differences:
-        raise ConfigError(
-            f"'{folder.path}' holds a run with other settings ({'; '.join(differences)}); "
-            "use the same settings, or another folder."
-        )
-
-
-def _write_start(folder: RunFolder, experiment: Experiment) -> None:
-    config, dataset, partition = experiment.config, experiment.dataset, experiment.partition
-    files = dataset.train.files
-    folder.write_json(
-        "partition.json",
-        {
-            "spec": partition.spec,
-            "hash": partition.hash,
-            "num_clients": partition.num_clients,
-            "num_classes": dataset.num_classes,
-            "client_names": list(partition.client_names),
-            "class_names": list(dataset.class_names),
-            "counts": partition.counts(dataset.train.labels, dataset.num_classes).tolist(),
-            "indices": [indices.tolist() for indices in partition.clients],
-            "files": [[files[row] for row in rows] for rows in partition.clients] if files else [],
-        },
-    )
-    command = shlex.join(["fedcord", *sys.argv[1:]])
-    origin = provenance(
-        config_hash=config.hash,
-        partition_hash=partition.hash,
-        data_hash=hash_tensors(experiment.population.tensors()),
-        threads=config.threads,
-        command=command,
-    )
-    folder.write_json("provenance.json", origin)
-    folder.write_config(config.plain())  # last: its presence says that the rest is there
-
-
-@contextlib.contextmanager
-def _executor(experiment: Experiment, place: Place) -> Iterator[Executor]:
-    executor: Executor
-    if place.engine == "processes":
-        if experiment.config.threads != 1:
-            raise ConfigError("engine 'processes' computes with one thread; leave --threads at 1.")
-        executor = ProcessesExecutor(experiment.blueprint, experiment.population, place.workers)
-    elif place.engine == "wire":
-        executor = WireExecutor(experiment.blueprint, experiment.population)
-    else:
-        executor = SequentialExecutor(experiment.algorithm, experiment.task, experiment.population)
-    if place.reuse is not None and isinstance(experiment.algorithm, SharesWork):
-        values = json.dumps(experiment.blueprint.task_values, sort_keys=True)
-        executor = ReusingExecutor(
-            executor,
-            experiment.algorithm,
-            experiment.task,
-            values,
-            experiment.population,
-            place.reuse,
-            versions(),
-        )
-    try:
-        yield executor
-    finally:
-        executor.close()
-
-
 def _run(
     folder: RunFolder,
     experiment: Experiment,
     executor: Executor,
-    place: Place,
+    engine: str,
     watch: Progress,
 ) -> dict[str, Any]:
     config, population, algorithm = experiment.config, experiment.population, experiment.algorithm
     env = _env(experiment)
-    state = _restore(folder, experiment, executor) or algorithm.init(env)
-    folder.rewind_metrics(state.round)
+    saved = _restore(folder, experiment, watch)
+    state = algorithm.init(env) if saved is None else saved.state
+    news: list[str] = []
+    if saved is not None:
+        executor.memories.update(saved.memories)
+        news = _news(folder, watch)
+    folder.rewind_metrics(state.round, "" if saved is None else saved.metrics)
     sizes = population.train_sizes
     eligible = [client for client, size in enumerate(sizes) if size > 0]
     count = max(1, math.floor(config.participation * len(eligible) + 0.5))
     schedule = Schedule(
         env.num_rounds,
-        lambda round_: sample_clients(
-            config.seed, exchange_at(algorithm, round_), eligible, count
-        ),
+        lambda round_: sample_clients(config.seed, exchange_at(algorithm, round_), eligible, count),
         config.evaluate_every,
         config.threads,
     )
@@ -269,9 +207,12 @@ def _run(
         if isinstance(executor, ReusingExecutor):  # a run costs what its clients' work cost
             record = replace(record, seconds=record.seconds + executor.saved_seconds)
             executor.saved_seconds = 0.0
-        folder.append_metrics(_metrics(record, experiment))
-        if time.monotonic() - saved_at >= CHECKPOINT_SECONDS or state.round == config.rounds:
-            checkpoint = Checkpoint(state, executor.memories)
+        is_due = time.monotonic() - saved_at >= CHECKPOINT_SECONDS or state.round == config.rounds
+        told = replace(record, notes=(*news, *record.notes))
+        news.clear()
+        folder.append_metrics(round_record(told, experiment), to_disk=is_due)
+        if is_due:
+            checkpoint = Checkpoint(state, executor.memories, folder.metrics_hash())
             save_checkpoint(folder.checkpoints, checkpoint, config.hash)
             saved_at = time.monotonic()
         watch.round(record)
@@ -289,96 +230,43 @@ def _run(
     for_selection = Evaluation()
     if config.validation > 0:
         for_selection = validate_clients(executor, state, config.seed, eligible, config.threads)
-    final = Checkpoint(state, executor.memories)
-    result = _result(folder, experiment, place, final, local, for_selection)
-    folder.write_json("result.json", result)
-    return result
+    if isinstance(algorithm, Personalizes):
+        save_personal(folder.path, executor.memories, config.hash)
+    clients = clients_record(local, for_selection, experiment.partition.num_clients)
+    final = Checkpoint(state, executor.memories).hash
+    folder.write_result(
+        result_record(experiment, folder.read_metrics(), clients, final, engine, folder.path)
+    )
+    return folder.read_json(RESULT)
 
 
-def _restore(folder: RunFolder, experiment: Experiment, executor: Executor) -> ServerState | None:
+def _restore(folder: RunFolder, experiment: Experiment, watch: Progress) -> Checkpoint | None:
+    """The newest state of an unfinished run, once its folder is what the run has left."""
     folder.remove_leftovers()
+    folder.checkpoints.mkdir(exist_ok=True)
+    if not folder.check():
+        watch.note(_unverified(folder))
+    origin = folder.read_json(PROVENANCE)
+    if origin.get("forgotten"):
+        raise CheckpointError(
+            f"'{folder.path}' holds a model that clients were taken out of, which cannot be "
+            "trained on; delete it and forget again from the run it was made of."
+        )
     saved = load_newest(folder.checkpoints, experiment.config.hash)
-    if saved is None:
-        return None
-    origin = folder.read_json("provenance.json")
-    if origin.get("data_hash") != hash_tensors(experiment.population.tensors()):
+    if saved is not None and origin.get("data_hash") != data_hash(experiment):
         raise CheckpointError(
             f"the data is not what the run in '{folder.path}' began with; restore that data, or "
             "start a new run."
         )
-    executor.memories.update(saved.memories)
-    return saved.state
+    remove_old(folder.checkpoints)
+    return saved
 
 
-def _metrics(record: RoundRecord, experiment: Experiment) -> dict[str, Any]:
-    line: dict[str, Any] = {
-        "round": record.round,
-        "clients": record.participants,
-        "bytes_up": record.bytes_up,
-        "bytes_down": record.bytes_down,
-        "seconds": round(record.seconds, 6),
-        "refused": list(record.refused),
-    }
-    if record.notes:
-        line["notes"] = list(record.notes)
-    if record.client_metrics:
-        line["client_metrics"] = {str(k): m for k, m in record.client_metrics.items()}
-    if record.server_metrics:
-        line["server_metrics"] = dict(record.server_metrics)
-    if record.train_loss is not None:
-        line["train_loss"] = record.train_loss
-    if record.evaluation is not None:
-        line["accuracy"] = record.evaluation.accuracy
-        line["balanced_accuracy"] = record.evaluation.balanced_accuracy
-        line["loss"] = record.evaluation.loss
-        for name, accuracies in record.evaluation.group_accuracy().items():
-            names = experiment.dataset.group_names[name]
-            line[f"per_{name}"] = {names[k]: value for k, value in accuracies.items()}
-        if record.own_models is not None:
-            line["own_models"] = record.own_models
-        if record.evaluation.by_rule:
-            line["accuracy_by_rule"] = record.evaluation.rule_accuracy()
-    return line
-
-
-def _resolved(model: str, dataset: Dataset) -> str:
-    """The network that `auto` stood for."""
-    return auto_model(dataset.kind, dataset.input_shape) if model == "auto" else model
-
-
-def _result(
-    folder: RunFolder,
-    experiment: Experiment,
-    place: Place,
-    final: Checkpoint,
-    local: dict[int, Evaluation],
-    for_selection: Evaluation,
-) -> dict[str, Any]:
-    config, metrics = experiment.config, folder.read_metrics()
-    last = metrics[-1]
-    accuracies = {client: evaluation.accuracy for client, evaluation in local.items()}
-    return {
-        "algorithm": config.algorithm,
-        "dataset": config.dataset,
-        "partition": experiment.partition.spec,
-        "partition_hash": experiment.partition.hash,
-        "clients": experiment.partition.num_clients,
-        "rounds": config.rounds,
-        "seed": config.seed,
-        "model": [_resolved(model, experiment.dataset) for model in config.model],
-        "accuracy": last["accuracy"],
-        "balanced_accuracy": last.get("balanced_accuracy"),  # older versions did not measure it
-        "loss": last["loss"],
-        "validation_accuracy": for_selection.accuracy if for_selection.total else None,
-        "client_accuracy_mean": statistics.fmean(accuracies.values()) if accuracies else None,
-        "client_accuracy": [accuracies.get(k) for k in range(experiment.partition.num_clients)],
-        "bytes_up": sum(line["bytes_up"] for line in metrics),
-        "bytes_down": sum(line["bytes_down"] for line in metrics),
-        "seconds": round(sum(line["seconds"] for line in metrics), 3),
-        "refused": sum(len(line["refused"]) for line in metrics),
-        "state_hash": final.hash,
-        "config_hash": config.hash,
-        "engine": place.engine,
-        "run_dir": str(folder.path),
-        **{k: v for k, v in last.items() if k.startswith("per_") or k in ABOUT_ACCURACY},
-    }
+def _news(folder: RunFolder, watch: Progress) -> list[str]:
+    """What has changed since the run began, told now and with the next round."""
+    changes = changes_since(folder.read_json(PROVENANCE))
+    if not changes:
+        return []
+    text = f"resumed with other versions, bits may differ: {', '.join(changes)}"
+    watch.note(text)
+    return [text]

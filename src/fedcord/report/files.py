@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedcord.core.atomic import write_atomically
+from fedcord.core.atomic import remove_stale, write_atomically
 from fedcord.core.errors import ConfigError
 
 
@@ -16,6 +16,7 @@ def write_output(path: Path, content: str | bytes) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale(path.parent)
         write_atomically(path, content)
     except OSError as error:
         raise ConfigError(

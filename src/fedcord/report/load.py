@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fedcord.core.errors import CheckpointError
 from fedcord.report.fields import RERUN, Fields, read_json, read_text, read_toml
+from fedcord.store.checksums import check_run
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class Run:
         metrics: one entry per round, ascending.
         result: None while the run is unfinished.
         provenance: versions, platform, threads; empty when unfinished and not yet written.
+        is_verified: whether the files could be compared with checksums; older versions wrote none.
     """
 
     folder: Path
@@ -118,6 +120,7 @@ class Run:
     metrics: tuple[RoundMetrics, ...]
     result: Result | None
     provenance: Mapping[str, Any]
+    is_verified: bool = False
 
     @property
     def is_finished(self) -> bool:
@@ -151,6 +154,7 @@ def load_runs(*folders: Path) -> tuple[Run, ...]:
 
 def load_run(folder: Path) -> Run:
     """One run folder; see `Run`."""
+    is_verified = check_run(folder)
     config = read_toml(folder / "config.toml")
     reader = Fields(folder / "config.toml", config)
     algorithm, seed = reader.text("algorithm"), reader.whole("seed")
@@ -172,6 +176,7 @@ def load_run(folder: Path) -> Run:
         metrics=_metrics(folder / "metrics.jsonl", must_exist=result is not None),
         result=result,
         provenance=read_json(provenance) if result is not None or provenance.exists() else {},
+        is_verified=is_verified,
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,22 @@ def provenance(
         "partition_hash": partition_hash,
         "data_hash": data_hash,
         "threads": threads,
+        **_here(),
+    }
+
+
+def changes_since(origin: Mapping[str, Any]) -> list[str]:
+    """What of Python, the packages and the source is another version now than at the start."""
+    before, now = _versions(origin), _versions(_here())
+    return [
+        f"{name} {before[name]} → {now.get(name)}"
+        for name in before
+        if before[name] is not None and before[name] != now.get(name)
+    ]
+
+
+def _here() -> dict[str, Any]:
+    return {
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -37,6 +55,13 @@ def versions() -> dict[str, str | None]:
     return {name: _version(name) for name in PACKAGES}
 
 
+def _versions(origin: Mapping[str, Any]) -> dict[str, str | None]:
+    packages = origin.get("packages")
+    known = dict(packages) if isinstance(packages, Mapping) else {}
+    return {"python": origin.get("python"), **known, "commit": origin.get("commit")}
+
+
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
@@ -44,6 +69,7 @@ def _version(package: str) -> str | None:
         return None
 
 
+@functools.cache
 def _commit() -> str | None:
     """The commit of the source this package runs from, when it runs from a checkout."""
     here = Path(__file__).parent

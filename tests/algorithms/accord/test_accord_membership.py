@@ -147,21 +147,23 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Any:
 def test_forget_command_says_that_the_encoder_stays_and_drops_it_when_asked(
     finished: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, said = told(capsys, "forget", finished, "--client", 1)
+    code, said = told(capsys, "forget", finished, "--in-place", "--client", 1)
     assert code == 0
     assert "the head of the model" in said
     assert "The encoder that client 1 trained STAYS in the model" in said
-    code, said = told(capsys, "forget", finished, "--client", 1, "--drop-encoder", "--json")
+    code, said = told(
+        capsys, "forget", finished, "--in-place", "--client", 1, "--drop-encoder", "--json"
+    )
     assert code == 0  # its sums are gone already, the encoder goes now
     assert json.loads(said)["encoder"] == "dropped"
     assert json.loads(said)["difference"] <= 1e-8
-    code, said = told(capsys, "forget", finished, "--client", 2, "--drop-encoder")
+    code, said = told(capsys, "forget", finished, "--in-place", "--client", 2, "--drop-encoder")
     assert code == 0
     assert "The encoder that client 2 trained is dropped too." in said
     stored = json.loads((finished / "result.json").read_text())
     assert stored["forgotten"] == [1, 2]
     assert stored["accuracy"] > 0.5
-    code, said = told(capsys, "forget", finished, "--client", 2, "--drop-encoder")
+    code, said = told(capsys, "forget", finished, "--in-place", "--client", 2, "--drop-encoder")
     assert code == 2
     assert "client 2 has no encoder in the model" in said
     assert json.loads((finished / "result.json").read_text()) == stored

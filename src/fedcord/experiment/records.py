@@ -1,0 +1,149 @@
+"""What a run writes down: its start, its rounds and its result, as plain values."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedcord.core.contract import ClientId
+from fedcord.core.tensors import hash_tensors
+from fedcord.data.dataset import Dataset
+from fedcord.engine.evaluation import Evaluation
+from fedcord.engine.rounds import RoundRecord
+from fedcord.experiment.build import Experiment
+from fedcord.models.registry import auto_model
+from fedcord.store.provenance import provenance
+
+ABOUT_ACCURACY = ("own_models", "accuracy_by_rule")
+"""What a round's line says about its accuracy where a method has it, repeated in the result."""
+
+
+def data_hash(experiment: Experiment) -> str:
+    """Of the examples as they were dealt out, and the test part."""
+    return hash_tensors(experiment.population.tensors())
+
+
+def partition_record(experiment: Experiment) -> dict[str, Any]:
+    """The content of `partition.json`."""
+    dataset, partition = experiment.dataset, experiment.partition
+    files = dataset.train.files
+    return {
+        "spec": partition.spec,
+        "hash": partition.hash,
+        "num_clients": partition.num_clients,
+        "num_classes": dataset.num_classes,
+        "client_names": list(partition.client_names),
+        "class_names": list(dataset.class_names),
+        "counts": partition.counts(dataset.train.labels, dataset.num_classes).tolist(),
+        "indices": [indices.tolist() for indices in partition.clients],
+        "files": [[files[row] for row in rows] for rows in partition.clients] if files else [],
+    }
+
+
+def provenance_record(experiment: Experiment) -> dict[str, Any]:
+    """The content of `provenance.json`."""
+    return provenance(
+        config_hash=experiment.config.hash,
+        partition_hash=experiment.partition.hash,
+        data_hash=data_hash(experiment),
+        threads=experiment.config.threads,
+        command=shlex.join(["fedcord", *sys.argv[1:]]),
+    )
+
+
+def round_record(record: RoundRecord, experiment: Experiment) -> dict[str, Any]:
+    """A line of `metrics.jsonl`."""
+    line: dict[str, Any] = {
+        "round": record.round,
+        "clients": record.participants,
+        "bytes_up": record.bytes_up,
+        "bytes_down": record.bytes_down,
+        "seconds": round(record.seconds, 6),
+        "refused": list(record.refused),
+    }
+    if record.notes:
+        line["notes"] = list(record.notes)
+    if record.client_metrics:
+        line["client_metrics"] = {str(k): m for k, m in record.client_metrics.items()}
+    if record.server_metrics:
+        line["server_metrics"] = dict(record.server_metrics)
+    if record.train_loss is not None:
+        line["train_loss"] = record.train_loss
+    if record.evaluation is not None:
+        line |= evaluation_record(record.evaluation, record.own_models, experiment)
+    return line
+
+
+def evaluation_record(
+    evaluation: Evaluation, own_models: int | None, experiment: Experiment
+) -> dict[str, Any]:
+    """What the server's test says of a model, or of `own_models` clients' own."""
+    values: dict[str, Any] = {
+        "accuracy": evaluation.accuracy,
+        "balanced_accuracy": evaluation.balanced_accuracy,
+        "loss": evaluation.loss,
+    }
+    for name, accuracies in evaluation.group_accuracy().items():
+        names = experiment.dataset.group_names[name]
+        values[f"per_{name}"] = {names[k]: value for k, value in accuracies.items()}
+    if own_models is not None:
+        values["own_models"] = own_models
+    if evaluation.by_rule:
+        values["accuracy_by_rule"] = evaluation.rule_accuracy()
+    return values
+
+
+def clients_record(
+    local: Mapping[ClientId, Evaluation], for_selection: Evaluation, num_clients: int
+) -> dict[str, Any]:
+    """What clients' own test and validation parts say."""
+    accuracies = {client: evaluation.accuracy for client, evaluation in local.items()}
+    return {
+        "validation_accuracy": for_selection.accuracy if for_selection.total else None,
+        "client_accuracy_mean": statistics.fmean(accuracies.values()) if accuracies else None,
+        "client_accuracy": [accuracies.get(k) for k in range(num_clients)],
+    }
+
+
+def result_record(
+    experiment: Experiment,
+    metrics: list[dict[str, Any]],
+    clients: Mapping[str, Any],
+    state_hash: str,
+    engine: str,
+    out: Path,
+) -> dict[str, Any]:
+    """The content of `result.json`."""
+    config, last = experiment.config, metrics[-1]
+    return {
+        "algorithm": config.algorithm,
+        "dataset": config.dataset,
+        "partition": experiment.partition.spec,
+        "partition_hash": experiment.partition.hash,
+        "clients": experiment.partition.num_clients,
+        "rounds": config.rounds,
+        "seed": config.seed,
+        "model": [_resolved(model, experiment.dataset) for model in config.model],
+        "accuracy": last["accuracy"],
+        "balanced_accuracy": last.get("balanced_accuracy"),  # older versions did not measure it
+        "loss": last["loss"],
+        **clients,
+        "bytes_up": sum(line["bytes_up"] for line in metrics),
+        "bytes_down": sum(line["bytes_down"] for line in metrics),
+        "seconds": round(sum(line["seconds"] for line in metrics), 3),
+        "refused": sum(len(line["refused"]) for line in metrics),
+        "state_hash": state_hash,
+        "config_hash": config.hash,
+        "engine": engine,
+        "run_dir": str(out),
+        **{k: v for k, v in last.items() if k.startswith("per_") or k in ABOUT_ACCURACY},
+    }
+
+
+def _resolved(model: str, dataset: Dataset) -> str:
+    """The network that `auto` stood for."""
+    return auto_model(dataset.kind, dataset.input_shape) if model == "auto" else model
