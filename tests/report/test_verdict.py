@@ -53,7 +53,7 @@ AHEAD = [0.82, 0.83, 0.80, 0.84, 0.80]  # differences 2, 1, 2, 3, 1: t = 4.81, p
         ),
         (
             {"fedavg": [0.5, 0.6]},
-            "fedavg reaches 55.0 % [−8.5, 118.5] test accuracy on 2 seeds; there is no other "
+            "fedavg reaches 55.0 % [8.6, 94.1] test accuracy on 2 seeds; there is no other "
             "algorithm to compare it with.",
         ),
         (

@@ -13,6 +13,7 @@ from fedcord.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedcord.experiment.compare import Study
+    from fedcord.experiment.config import RunConfig
     from fedcord.report.leaderboard import Leaderboard
 
 RUNS = Path("runs")
@@ -31,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_flags(parser)
 
 
-def execute(arguments: argparse.Namespace) -> None:
-    """All runs of the study, then leaderboard and page."""
+def execute(arguments: argparse.Namespace) -> int:
+    """All runs of the study, then leaderboard and page; 1 when there is no page to show."""
     study = _study(arguments)
 
     from fedcord.cli.progress import RunBars
@@ -55,16 +56,16 @@ def execute(arguments: argparse.Namespace) -> None:
     with RunBars(arguments.json or arguments.quiet, total) as bars:
         number = 0
 
-        def watch(label: str, config: object) -> Progress:
+        def watch(label: str, config: RunConfig) -> Progress:
             nonlocal number
             if number:
                 bars.run_done()
             number += 1
-            return bars.watch(f"{label} seed {getattr(config, 'seed', '')}")
+            return bars.watch(label, config.seed)
 
         run_study(study, root, place, watch)
     board = leaderboard(load_runs(root))
-    _show(board, root, arguments.json)
+    return _show(board, root, arguments.json)
 
 
 def _study(arguments: argparse.Namespace) -> Study:
@@ -83,7 +84,7 @@ def _study(arguments: argparse.Namespace) -> Study:
     return load_study(Path(files[0]), settings, arguments.assignments)
 
 
-def _show(board: Leaderboard, root: Path, as_json: bool) -> None:
+def _show(board: Leaderboard, root: Path, as_json: bool) -> int:
     from rich.console import Console
 
     from fedcord.report.build import build_report
@@ -96,9 +97,10 @@ def _show(board: Leaderboard, root: Path, as_json: bool) -> None:
         page, missing = None, str(error)
     if as_json:
         sys.stdout.write(json.dumps({**board.to_json(), "report": page, "root": str(root)}) + "\n")
-        return
-    print_leaderboard(board, Console())
-    if page is None:
-        sys.stderr.write(f"no report page: {missing}\n")
     else:
-        sys.stdout.write(f"\nReport: {page}\n")
+        print_leaderboard(board, Console())
+        if page is not None:
+            sys.stdout.write(f"\nReport: {page}\n")
+    if page is None:
+        sys.stderr.write(f"error: no report page: {missing}\n")
+    return int(page is None)

@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.path.insert(0, "")  # `module:Class` finds a user's own algorithm in the current folder
     command = importlib.import_module(f"fedcord.cli.{COMMANDS[arguments.command][0]}")
     try:
-        command.execute(arguments)
+        code: int | None = command.execute(arguments)
     except (NumericalError, ProtocolError) as error:
         return _fail(error, EXIT_FAILED)
     except FedcordError as error:
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has left
         sys.stderr.close()
         return EXIT_FAILED
-    return 0
+    return code or 0
 
 
 def _fail(error: FedcordError, code: int) -> int:

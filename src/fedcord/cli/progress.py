@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -22,6 +22,8 @@ from rich.progress import (
     Progress as Bars,
 )
 
+from fedcord.report.notes import REFUSED, Note, gathered
+
 if TYPE_CHECKING:
     from fedcord.engine.rounds import RoundRecord
     from fedcord.experiment.build import Experiment
@@ -33,6 +35,8 @@ class RunBars:
 
     def __init__(self, hidden: bool, total_runs: int = 1) -> None:
         self.console = Console(stderr=True)
+        self.notes: list[Note] = []
+        """What was observed, to be said once after the result."""
         self._hidden = hidden
         self._bars = Bars(
             SpinnerColumn(),
@@ -60,16 +64,25 @@ class RunBars:
         trace: TracebackType | None,
     ) -> None:
         self._bars.stop()
+        if error is not None:  # there will be no result to say them after
+            self.print_notes()
+
+    def print_notes(self) -> None:
+        """Say what was observed, each thing once."""
+        if not self._hidden:
+            for line in gathered(self.notes):
+                self.console.print(f"[yellow]note[/] {escape(line)}", highlight=False)
 
     def run_done(self) -> None:
         """One run of several is over."""
         if self._runs is not None:
             self._bars.advance(self._runs)
 
-    def watch(self, title: str) -> Progress:
+    def watch(self, name: str, seed: int) -> Progress:
         """Callbacks for one run."""
         from fedcord.experiment.run import Progress
 
+        title = f"{name} seed {seed}" if self._runs is not None else name
         bar = self._bars.add_task(title, total=None, note="loading data")
         began, seen, accuracy = time.perf_counter(), 0, ""
 
@@ -82,9 +95,7 @@ class RunBars:
             began = time.perf_counter()
             total = experiment.config.rounds
             self._bars.update(bar, total=total, completed=done, note="")
-            if not self._hidden:
-                for line in experiment.warnings():
-                    self.console.print(f"[yellow]note[/] {title}: {line}")
+            self.notes += [Note(name, seed, line) for line in experiment.warnings()]
 
         def client(examples: int) -> None:
             nonlocal seen
@@ -95,11 +106,8 @@ class RunBars:
             nonlocal accuracy
             if record.evaluation is not None:
                 accuracy = f"accuracy {record.evaluation.accuracy:.3f}  "
-            if not self._hidden:
-                for reason in record.refused:
-                    self.console.print(f"[yellow]refused[/] round {record.round}: {reason}")
-                for note in without_repetition(record.notes):
-                    self.console.print(f"[yellow]note[/] {title} round {record.round}: {note}")
+            self.notes += [Note(name, seed, f"{REFUSED}{reason}") for reason in record.refused]
+            self.notes += [Note(name, seed, note) for note in record.notes]
             self._bars.advance(bar)
             show()
             if record.round == self._bars.tasks[self._index(bar)].total:
@@ -133,18 +141,3 @@ class RunBars:
 
 def _megabytes(num_bytes: int) -> int:
     return math.ceil(num_bytes / 1e6)
-
-
-def without_repetition(notes: Sequence[str]) -> list[str]:
-    """Notes that differ in nothing but numbers as one, with how many more there are.
-
-    >>> without_repetition(["client 1 has 4 examples", "client 7 has 9 examples", "λ ran away"])
-    ['client 1 has 4 examples (and 1 more like it)', 'λ ran away']
-    """
-    alike: dict[str, list[str]] = {}
-    for note in notes:
-        alike.setdefault(re.sub(r"\d[\d.e+]*", "0", note), []).append(note)
-    return [
-        own[0] if len(own) == 1 else f"{own[0]} (and {len(own) - 1} more like it)"
-        for own in alike.values()
-    ]

@@ -44,13 +44,15 @@ def execute(arguments: argparse.Namespace) -> None:
     )
     was_finished = RunFolder(out).is_finished
     with RunBars(hidden=arguments.json or arguments.quiet) as bars:
-        result = run(config, place, bars.watch(config.algorithm))
+        result = run(config, place, bars.watch(config.algorithm, config.seed))
     if was_finished and arguments.resume:
         sys.stderr.write(f"'{out}' is finished already; nothing to do.\n")
     if arguments.json:
         sys.stdout.write(json.dumps(result) + "\n")
     else:
         _show(result)
+        sys.stdout.flush()
+        bars.print_notes()
 
 
 def _show(result: dict[str, object]) -> None:
@@ -65,6 +67,7 @@ def _show(result: dict[str, object]) -> None:
     assert isinstance(down, int)
     rows = [
         ("accuracy", f"{result['accuracy']:.4f}  ({_of(result)}final round, global test set)"),
+        *_unequal(result),
         ("clients' own", _percent(result["client_accuracy_mean"])),
         ("traffic", f"{byte_size(up)} up, {byte_size(down)} down"),
         ("time", f"{result['seconds']:.1f} s in {result['rounds']} round(s)"),
@@ -74,6 +77,23 @@ def _show(result: dict[str, object]) -> None:
     for name, value in rows:
         table.add_row(name, value)
     Console().print(table)
+
+
+def _unequal(result: dict[str, object]) -> list[tuple[str, str]]:
+    """What the accuracy hides where the test part has more examples of some classes."""
+    from fedcord.report.constant import constant_answer
+    from fedcord.report.load import load_run
+
+    floor = constant_answer(load_run(Path(str(result["run_dir"]))))
+    if floor is None or not floor.is_unequal:
+        return []
+    return [
+        (
+            "balanced",
+            f"{result['balanced_accuracy']:.4f}  (mean over classes, each counts the same)",
+        ),
+        ("constant", f"{floor.majority:.4f}  (always answering '{floor.majority_class}')"),
+    ]
 
 
 def _of(result: dict[str, object]) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 
 from fedcord.core.contract import Env, ServerState, SharesWork
 from fedcord.core.errors import CheckpointError, ConfigError, unknown_name
-from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.memory import keep_freed_memory
@@ -38,7 +37,7 @@ from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.config import RunConfig
 from fedcord.models.registry import auto_model
 from fedcord.store.checkpoint import Checkpoint, load_newest, save_checkpoint
-from fedcord.store.provenance import provenance
+from fedcord.store.provenance import identity, provenance
 from fedcord.store.run_folder import RunFolder
 
 ENGINES = ("sequential", "processes", "wire")
@@ -200,7 +199,7 @@ def _write_start(folder: RunFolder, experiment: Experiment) -> None:
     origin = provenance(
         config_hash=config.hash,
         partition_hash=partition.hash,
-        data_hash=hash_tensors(experiment.population.tensors()),
+        data_hash=experiment.data_hash,
         threads=config.threads,
         command=command,
     )
@@ -296,7 +295,7 @@ def _restore(folder: RunFolder, experiment: Experiment, executor: Executor) -> S
     if saved is None:
         return None
     origin = folder.read_json("provenance.json")
-    if origin.get("data_hash") != hash_tensors(experiment.population.tensors()):
+    if origin.get("data_hash") != experiment.data_hash:
         raise CheckpointError(
             f"the data is not what the run in '{folder.path}' began with; restore that data, or "
             "start a new run."
@@ -341,6 +340,13 @@ def _resolved(model: str, dataset: Dataset) -> str:
     return auto_model(dataset.kind, dataset.input_shape) if model == "auto" else model
 
 
+def _test_counts(experiment: Experiment) -> list[int]:
+    """Examples of each class in the server's test part: what a constant answer would reach."""
+    labels = experiment.population.test.labels
+    counts: list[int] = labels.bincount(minlength=experiment.dataset.num_classes).tolist()
+    return counts
+
+
 def _result(
     folder: RunFolder,
     experiment: Experiment,
@@ -373,6 +379,9 @@ def _result(
         "refused": sum(len(line["refused"]) for line in metrics),
         "state_hash": final.hash,
         "config_hash": config.hash,
+        "test_counts": _test_counts(experiment),
+        "notes": list(experiment.warnings()),
+        **identity(folder.read_json("provenance.json")),
         "engine": place.engine,
         "run_dir": str(folder.path),
         **{k: v for k, v in last.items() if k.startswith("per_") or k in ABOUT_ACCURACY},

@@ -21,6 +21,9 @@ from fedcord.core.errors import ConfigError, NumericalError
 FLAT = 1e-12
 """Spread relative to the size of the values below which it is only rounding."""
 
+VANISHING = 1e-150
+"""Spread whose square is zero in floating point: a division by it would fail."""
+
 
 @dataclass(frozen=True)
 class MeanInterval:
@@ -173,7 +176,7 @@ def is_flat(values: NDArray[np.float64], scale: float | None = None) -> bool:
         scale: size of the numbers the values were computed from; by default the values' own.
     """
     size = float(np.abs(values).max()) if scale is None else scale
-    return float(np.ptp(values)) <= FLAT * size
+    return float(np.ptp(values)) <= max(FLAT * size, VANISHING)
 
 
 def _no_interval(array: NDArray[np.float64], scale: float | None = None) -> str:

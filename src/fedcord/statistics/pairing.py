@@ -92,18 +92,18 @@ def _check_same_problem(ours: Outcome, theirs: Outcome, names: tuple[str, str]) 
         "a comparison needs the same data on the same clients: run both with the same data set, "
         "partition and clients, or report them separately."
     )
+    for key in sorted(ours.settings.keys() & theirs.settings.keys()):
+        if ours.settings[key] != theirs.settings[key]:
+            raise PairingError(
+                f"for seed {ours.seed}, {names[0]} has {key} {ours.settings[key]} and {names[1]} "
+                f"{theirs.settings[key]}; {advice}"
+            )
     for what in ("data", "partition"):
         own, other = getattr(ours, f"{what}_hash"), getattr(theirs, f"{what}_hash")
         if None not in (own, other) and own != other:
             raise PairingError(
                 f"for seed {ours.seed}, {names[0]} used {what} {own[:12]} and {names[1]} {what} "
                 f"{other[:12]}; {advice}"
-            )
-    for key in sorted(ours.settings.keys() & theirs.settings.keys()):
-        if ours.settings[key] != theirs.settings[key]:
-            raise PairingError(
-                f"for seed {ours.seed}, {names[0]} has {key} {ours.settings[key]} and {names[1]} "
-                f"{theirs.settings[key]}; {advice}"
             )
 
 

@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,20 @@ def provenance(
         "machine": platform.machine(),
         "packages": {name: _version(name) for name in PACKAGES},
         "commit": _commit(),
+    }
+
+
+def identity(origin: Mapping[str, Any]) -> dict[str, Any]:
+    """What a result carries of its provenance: which data, which code."""
+    packages = origin.get("packages", {})
+    return {
+        "data_hash": origin.get("data_hash"),
+        "commit": origin.get("commit"),
+        "versions": {
+            "fedcord": packages.get("fedcord"),
+            "torch": packages.get("torch"),
+            "python": origin.get("python"),
+        },
     }
 
 
