@@ -1,4 +1,5 @@
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,3 +56,20 @@ def test_what_was_left_out_is_said(write_study: StudyWriter, add_run: StudyWrite
     study = write_study({"fedavg": [0.5, 0.6]})
     add_run(study, "fedavg", 2, 0.7, is_finished=False)
     assert "fedavg, seed 2, is unfinished" in printed(study, 120)
+
+
+def test_failures_are_in_the_table_with_their_reason(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    study = write_study({"fedavg": [0.5, 0.6]})
+    for name, seed in (("moon", 0), ("moon", 1), ("fedprox", 1)):
+        folder = add_run(study, name, seed, 0.5, is_finished=False)
+        failure = {"algorithm": name, "seed": seed, "error": "E", "message": "loss is NaN"}
+        (folder / "failure.json").write_text(json.dumps(failure))
+    add_run(study, "fedprox", 0, 0.9)
+    text = " ".join(printed(study, 100).split())
+    assert "failed on every seed" in text
+    assert "failed on 1 of 2 seeds" in text
+    assert "note fedprox: 1 of 2 seeds; seed 1 failed: loss is NaN." in text
+    assert "note moon: 0 of 2 seeds; seeds 0 and 1 failed: loss is NaN." in text
+    assert text.index("note ") > text.index("never a maximum")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -35,8 +35,7 @@ class RunBars:
 
     def __init__(self, hidden: bool, total_runs: int = 1) -> None:
         self.console = Console(stderr=True)
-        self.notes: list[Note] = []
-        """What was observed, to be said once after the result."""
+        self._notes: list[Note] = []
         self._hidden = hidden
         self._bars = Bars(
             SpinnerColumn(),
@@ -65,13 +64,13 @@ class RunBars:
     ) -> None:
         self._bars.stop()
         if error is not None:  # there will be no result to say them after
-            self.print_notes()
+            self.say(gathered(self._notes))
 
-    def print_notes(self) -> None:
-        """Say what was observed, each thing once."""
+    def say(self, notes: Iterable[str]) -> None:
+        """Print notes, unless nothing is to be shown."""
         if not self._hidden:
-            for line in gathered(self.notes):
-                self.console.print(f"[yellow]note[/] {escape(line)}", highlight=False)
+            for note in notes:
+                self.console.print(f"[yellow]note[/] {escape(note)}", highlight=False)
 
     def run_done(self) -> None:
         """One run of several is over."""
@@ -95,7 +94,7 @@ class RunBars:
             began = time.perf_counter()
             total = experiment.config.rounds
             self._bars.update(bar, total=total, completed=done, note="")
-            self.notes += [Note(name, seed, line) for line in experiment.warnings()]
+            self._notes += [Note(name, seed, line) for line in experiment.warnings()]
 
         def client(examples: int) -> None:
             nonlocal seen
@@ -106,8 +105,8 @@ class RunBars:
             nonlocal accuracy
             if record.evaluation is not None:
                 accuracy = f"accuracy {record.evaluation.accuracy:.3f}  "
-            self.notes += [Note(name, seed, f"{REFUSED}{reason}") for reason in record.refused]
-            self.notes += [Note(name, seed, note) for note in record.notes]
+            self._notes += [Note(name, seed, f"{REFUSED}{reason}") for reason in record.refused]
+            self._notes += [Note(name, seed, note) for note in record.notes]
             self._bars.advance(bar)
             show()
             if record.round == self._bars.tasks[self._index(bar)].total:

@@ -6,8 +6,12 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from
+
+if TYPE_CHECKING:
+    from fedcord.report.load import Run
 
 RUNS = Path("runs")
 
@@ -50,12 +54,16 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.json:
         sys.stdout.write(json.dumps(result) + "\n")
     else:
-        _show(result)
+        from fedcord.report.caveats import caveats
+        from fedcord.report.load import load_run
+
+        own = load_run(out)
+        _show(result, own)
         sys.stdout.flush()
-        bars.print_notes()
+        bars.say(caveats({own.name: [own]}))
 
 
-def _show(result: dict[str, object]) -> None:
+def _show(result: dict[str, object], own: Run) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -67,7 +75,7 @@ def _show(result: dict[str, object]) -> None:
     assert isinstance(down, int)
     rows = [
         ("accuracy", f"{result['accuracy']:.4f}  ({_of(result)}final round, global test set)"),
-        *_unequal(result),
+        *_unequal(own),
         ("clients' own", _percent(result["client_accuracy_mean"])),
         ("traffic", f"{byte_size(up)} up, {byte_size(down)} down"),
         ("time", f"{result['seconds']:.1f} s in {result['rounds']} round(s)"),
@@ -79,19 +87,15 @@ def _show(result: dict[str, object]) -> None:
     Console().print(table)
 
 
-def _unequal(result: dict[str, object]) -> list[tuple[str, str]]:
+def _unequal(own: Run) -> list[tuple[str, str]]:
     """What the accuracy hides where the test part has more examples of some classes."""
     from fedcord.report.constant import constant_answer
-    from fedcord.report.load import load_run
 
-    floor = constant_answer(load_run(Path(str(result["run_dir"]))))
-    if floor is None or not floor.is_unequal:
+    floor, balanced = constant_answer(own), own.result.balanced_accuracy if own.result else None
+    if floor is None or not floor.is_unequal or balanced is None:
         return []
     return [
-        (
-            "balanced",
-            f"{result['balanced_accuracy']:.4f}  (mean over classes, each counts the same)",
-        ),
+        ("balanced", f"{balanced:.4f}  (mean over classes, each counts the same)"),
         ("constant", f"{floor.majority:.4f}  (always answering '{floor.majority_class}')"),
     ]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fedcord.report.constant import constant_answer
 from fedcord.report.load import Failure, Run
 from fedcord.report.notes import Note, gathered, recorded_notes
-from fedcord.report.numbers import counted, listed
+from fedcord.report.numbers import counted, listed, percent
 from fedcord.report.training import DID_NOT_TRAIN, training_trouble
 
 RunsByName = Mapping[str, Sequence[Run]]
@@ -30,19 +31,32 @@ def left_out(
     return notes
 
 
-def failed_runs(failures: Mapping[str, Sequence[Failure]]) -> tuple[str, ...]:
+def failed_runs(failures: Mapping[str, Sequence[Failure]], finished: RunsByName) -> list[str]:
     """Who failed on which seeds, and why."""
-    return gathered(
-        Note(name, failure.seed, f"failed: {failure.message}")
-        for name, own in failures.items()
-        for failure in own
-    )
+    notes = []
+    for name, own in failures.items():
+        done = len(finished[name])
+        by_message: dict[str, list[str]] = {}
+        for failure in own:
+            by_message.setdefault(failure.message.rstrip("."), []).append(str(failure.seed))
+        notes += [
+            f"{name}: {done} of {counted(done + len(own), 'seed')}; "
+            f"{'seed' if len(seeds) == 1 else 'seeds'} {listed(seeds)} failed: {message}."
+            for message, seeds in by_message.items()
+        ]
+    return notes
 
 
 def caveats(runs: RunsByName) -> tuple[str, ...]:
     """What the compared runs themselves give reason to say."""
     noted = (note for own in runs.values() for run in own for note in recorded_notes(run))
-    return (*_training(runs), *_unverified(runs), *_versions(runs), *gathered(noted))
+    return (
+        *_training(runs),
+        *_constant(runs),
+        *_unverified(runs),
+        *_versions(runs),
+        *gathered(noted),
+    )
 
 
 def _training(runs: RunsByName) -> tuple[str, ...]:
@@ -58,6 +72,25 @@ def _training(runs: RunsByName) -> tuple[str, ...]:
         )
         for name, own in found
         if own is not None
+    )
+
+
+def _constant(runs: RunsByName) -> tuple[str, ...]:
+    """Whose accuracy on unequal classes is nothing but the size of the largest."""
+    found = [(name, run, constant_answer(run)) for name, own in runs.items() for run in own]
+    return gathered(
+        Note(
+            name,
+            run.seed,
+            f"the accuracy is not above the {percent(floor.majority)} % of always answering "
+            f"'{floor.majority_class}'",
+        )
+        for name, run, floor in found
+        if run.result is not None
+        and floor is not None
+        and floor.is_unequal
+        and run.result.accuracy <= floor.majority
+        and training_trouble(run) is None
     )
 
 

@@ -24,6 +24,7 @@ class ConstantAnswer:
         majority: share of the largest class.
         majority_class: its name.
         num_present: classes with test examples.
+        num_examples: that were counted.
         is_exact: whether test examples were counted; older runs tell training examples only.
     """
 
@@ -31,6 +32,7 @@ class ConstantAnswer:
     majority: float
     majority_class: str
     num_present: int
+    num_examples: int
     is_exact: bool
 
     @property
@@ -73,5 +75,6 @@ def constant_answer(run: Run) -> ConstantAnswer | None:
         majority=largest / sum(counts),
         majority_class=run.partition.class_names[counts.index(largest)],
         num_present=sum(count > 0 for count in counts),
+        num_examples=sum(counts),
         is_exact=counts is test,
     )

@@ -36,12 +36,13 @@ def draw_floor(axes: Axes, floor: ConstantAnswer | None, along: Literal["x", "y"
     low, high = axes.get_xlim() if along == "x" else axes.get_ylim()
     reach, pad = REACH * (high - low), 0.04 * (high - low)
     ends, beyond = [low, high], []
-    for name, level in floor_levels(floor).items():
+    levels = floor_levels(floor)
+    for name, level in levels.items():
         text = f"{name} {level:.1f} %"
         if low - reach <= level <= high + reach:
             draw = axes.axvline if along == "x" else axes.axhline
             draw(level, color=MUTED, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
-            _write(axes, text, level, along)
+            _write(axes, text, level, along, is_lower=len(levels) > 1 and name == "chance")
             ends += [level - pad, level + pad]
         else:
             beyond.append(f"{text} {_arrow(along, is_below=level < low)}")
@@ -64,17 +65,20 @@ def _arrow(along: str, *, is_below: bool) -> str:
     return ("←" if is_below else "→") if along == "x" else ("↓" if is_below else "↑")
 
 
-def _write(axes: Axes, text: str, level: float, along: str) -> None:
-    """The name beside its line, at the far end where curves have left it behind."""
-    is_level = along == "y"
+def _write(axes: Axes, text: str, level: float, along: str, *, is_lower: bool) -> None:
+    """The name beside its line; the lower of two on the outer side, so that they never meet."""
+    if along == "x":  # above the axes, where nothing is drawn
+        place, shift, across = (level, 1), (-2 if is_lower else 2, 1), "xaxis"
+    else:
+        place, shift, across = (1, level), (0, -2 if is_lower else 2), "yaxis"
     axes.annotate(
         text,
-        (1, level) if is_level else (level, 0),
-        (0, 2) if is_level else (3, 2),
-        xycoords=axes.get_yaxis_transform() if is_level else axes.get_xaxis_transform(),
+        place,
+        shift,
+        xycoords=getattr(axes, f"get_{across}_transform")(),
         textcoords="offset points",
-        ha="right" if is_level else "left",
-        va="bottom",
+        ha="right" if along == "y" or is_lower else "left",
+        va="top" if along == "y" and is_lower else "bottom",
         fontsize=SMALL,
         color=MUTED,
         gid=GID,

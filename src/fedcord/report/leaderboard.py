@@ -278,7 +278,7 @@ def leaderboard(runs: Sequence[Run]) -> Leaderboard:
     }
     chosen = {name: own for name, own in finished.items() if own}
     if not chosen:
-        said = " ".join(failed_runs(failures))
+        said = " ".join(failed_runs(failures, finished))
         raise CheckpointError(f"every run failed, so there is nothing to compare. {said}")
     means = {n: float(np.mean([_result(r).accuracy for r in own])) for n, own in chosen.items()}
     order = sorted(chosen, key=lambda name: (-len(chosen[name]), -means[name], name))
@@ -305,7 +305,7 @@ def leaderboard(runs: Sequence[Run]) -> Leaderboard:
         num_comparisons=sum(d.t_p is not None for d in differences.values()),
         notes=(
             *left_out(kept, by_name, seeds),
-            *failed_runs(failures),
+            *failed_runs(failures, finished),
             *left_out_forgotten,
             *caveats(chosen),
         ),

@@ -124,24 +124,23 @@ def _all_settings(board: Leaderboard) -> str:
 
 
 def _commands(board: Leaderboard) -> str:
-    first = board.best.runs[0]
-    commands = {"One run by itself:": run_command(first)}
-    recorded = recorded_command(first)
-    if recorded is not None:
-        commands = {"The command, as recorded:": recorded} | commands
-    elif len(board.rows) > 1 or len(board.seeds) > 1:
+    one = run_command(board.best.runs[0])
+    whole, title = recorded_command(board.best.runs[0]), "The command, as recorded:"
+    if whole is None and (len(board.rows) > 1 or len(board.seeds) > 1):
         title = "The comparison, rebuilt from its settings because no command was recorded:"
-        commands = {title: study_command(board)} | commands
-    shown = {title: command_without_folders(command) for title, command in commands.items()}
-    cut = (
-        '<p class="small">"…" stands for folders of the machine it ran on; provenance.json in each '
-        "run folder has the whole command.</p>"
-    )
-    text = "".join(
-        f'<p class="small" style="margin:0 0 .3rem">{title}</p><pre>{escape(command)}</pre>'
-        for title, command in shown.items()
-    )
-    return text if shown == commands else text + cut
+        whole = study_command(board)
+    text = "" if whole is None else f'<p class="small tight">{title}</p>{_pre(whole)}'
+    text += f"<details><summary>One run by itself</summary>{_pre(one)}</details>"
+    if any(command_without_folders(command) != command for command in (one, whole or "")):
+        text += (
+            '<p class="small">"…" stands for folders of the machine it ran on; provenance.json in '
+            "each run folder has the whole command.</p>"
+        )
+    return text
+
+
+def _pre(command: str) -> str:
+    return f"<pre>{escape(command_without_folders(command))}</pre>"
 
 
 def recorded_command(run: Run) -> str | None:

@@ -34,6 +34,7 @@ a { color: var(--accent); }
   font-size: 1.3rem; line-height: 1.45; letter-spacing: -.005em;
 }
 .small, .note, figcaption { color: var(--muted); font-size: .875rem; line-height: 1.55; }
+p.tight { margin-bottom: .3rem; }
 .note { padding-left: .9rem; border-left: 3px solid #e69f00; }
 .scroll { overflow-x: auto; margin: 0 0 1rem; }
 .narrow { max-width: 36rem; }

@@ -28,7 +28,8 @@ def same_data(spec: str) -> str:
     >>> same_data("npz:/home/me/heart.npz?label=sick")
     'npz:heart.npz?label=sick'
     """
-    return re.sub(r"(^|[:=])[^:=?&]*/", r"\1", spec)
+    trimmed = re.sub(r"/+(?=$|\?)", "", spec)
+    return re.sub(r"(^|[:=])[^:=?&]*/", r"\1", trimmed)
 
 
 def without_folders(text: str) -> str:

@@ -8,8 +8,9 @@ not judged):
 2. Its loss *never fell* if at least two rounds have one, no later loss is 1 % below the first, and
    the lowest is above half the loss of guessing. A loss that begins far below guessing need not
    fall: local training can be over within a round.
-3. A run with one of these *did not train* if also its final test accuracy is at most two points
-   above that of always answering with the largest class.
+3. A run with one of these *did not train* if also its final test accuracy is at most two points, or
+   two standard errors of a test set of that size, above that of always answering with the largest
+   class: an untrained network's answers are not quite constant.
 
 The first two alone are noted, since a method can recover from a bad start; the third is marked
 wherever the method is compared.
@@ -21,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedcord.report.constant import constant_answer
+from fedcord.report.constant import ConstantAnswer, constant_answer
 from fedcord.report.load import Run
 
 EXPLODED = 100.0
@@ -31,8 +32,9 @@ FELL = 0.01
 LOW = 0.5
 """Below this share of the loss of guessing a loss need not fall any more."""
 MARGIN = 0.02
-"""Accuracies up to this above a constant answer's count as no better: an untrained network's
-answers are not quite constant."""
+"""Accuracies up to this above a constant answer's count as no better."""
+STANDARD_ERRORS = 2.0
+"""Likewise, where it is more."""
 
 DID_NOT_TRAIN = "did not train"
 
@@ -61,7 +63,13 @@ def training_trouble(run: Run) -> Trouble | None:
     words = loss_trouble(losses, floor.num_classes)
     if not words:
         return None
-    return Trouble(run.seed, words, run.result.accuracy <= floor.majority + MARGIN)
+    return Trouble(run.seed, words, is_no_better(run.result.accuracy, floor))
+
+
+def is_no_better(accuracy: float, floor: ConstantAnswer) -> bool:
+    """Whether an accuracy is about that of a constant answer."""
+    error = math.sqrt(floor.majority * (1 - floor.majority) / floor.num_examples)
+    return accuracy <= floor.majority + max(MARGIN, STANDARD_ERRORS * error)
 
 
 def loss_trouble(losses: dict[int, float], num_classes: int) -> str:

@@ -31,21 +31,23 @@ def _compared(board: Leaderboard) -> str:
     if difference is None:
         return f"{best.label} and {second.label} share no seed, so nothing can be said of them."
     seeds = counted(difference.n, "seed")
+    # a method that failed on a seed stands lower in the table, and may be higher on the others
+    first, other = (best, second) if difference.mean <= 0 else (second, best)
     if difference.n == 1:
         return (
-            f"{best.label} is {_size(difference)} above {second.label} on the one seed there is, "
+            f"{first.label} is {_size(difference)} above {other.label} on the one seed there is, "
             "and one seed cannot show a difference; run at least five."
             if difference.mean
             else f"{best.label} and {second.label} are equal on the one seed there is; run five."
         )
-    if _is_ahead(second):
+    if _is_shown(second):
         evidence = _evidence(second, difference)
-        return f"{best.label} is ahead of {second.label} by {evidence}, {seeds}." + _others(board)
+        return f"{first.label} is ahead of {other.label} by {evidence}, {seeds}." + _others(board)
     if difference.t_p is None and difference.mean == 0:
         text = f"{best.label} and {second.label} have equal accuracy on each of {seeds}."
     elif difference.t_p is None:
         text = (
-            f"{best.label} is {_size(difference)} above {second.label} on every one of {seeds}; "
+            f"{first.label} is {_size(difference)} above {other.label} on every one of {seeds}; "
             "equal differences leave no spread for a t test."
         )
     else:
@@ -74,23 +76,29 @@ def _untrained(board: Leaderboard) -> str:
     return f" What {listed(names)} could reach is not known: see the notes on training."
 
 
-def _is_ahead(row: Row) -> bool:
-    """Whether the best is shown to be ahead of this row."""
+def _is_shown(row: Row) -> bool:
+    """Whether a difference between the best and this row is shown."""
     return row.p_holm is not None and row.p_holm < LEVEL
+
+
+def _is_behind(row: Row) -> bool:
+    """Whether the best is shown to be ahead of this row."""
+    return _is_shown(row) and row.difference is not None and row.difference.mean < 0
 
 
 def _evidence(row: Row, difference: PairedDifference) -> str:
     p = p_value(row.p_holm)
     p_text = f"p {p[0]} {p[1:]}" if p.startswith("<") else f"p = {p}"
-    interval = bracket(_turned(difference.interval), _decimals(difference))
+    own = difference.interval
+    interval = bracket(own if difference.mean > 0 else _turned(own), _decimals(difference))
     return f"{_size(difference)} {interval}, {p_text}"
 
 
 def _others(board: Leaderboard) -> str:
-    behind = [row.label for row in board.rows[2:] if _is_ahead(row)]
+    behind = [row.label for row in board.rows[2:] if _is_behind(row)]
     if not behind:
         return ""
-    also = "also " if _is_ahead(board.rows[1]) else ""
+    also = "also " if _is_behind(board.rows[1]) else ""
     return f" {board.best.name} is {also}ahead of {listed(behind)}."
 
 
