@@ -145,12 +145,12 @@ def test_a_page_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_notes_come_once_and_after_the_result(tmp_path: Path) -> None:
-    done = fedcord(*WORDS, "--partition", "shards:1", "--out", "study", cwd=tmp_path)
+    done = fedcord(*WORDS, "--partition", "dirichlet:0.02", "--out", "study", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "note" not in done.stderr
     text = " ".join(done.stdout.split())
-    note = "note fedavg and fedprox × 2 seeds: 5 of 5 clients hold a single class"
-    assert text.count("hold a single class") == text.count(note) == 1
+    note = "note fedavg and fedprox"
+    assert text.count("hold a single class") == 1
     assert text.index("never a maximum") < text.index(note)
 
 
