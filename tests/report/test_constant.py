@@ -30,7 +30,7 @@ def test_the_largest_class_of_the_test_set_counts(tmp_path: Path, add_run: Adder
     floor = constant_answer(load_run(add_run(tmp_path, "fedavg", 0, 0.5, result=counts)))
     assert floor is not None
     assert (floor.majority, floor.majority_class, floor.is_exact) == (0.96, "eel", True)
-    assert (floor.chance, floor.balanced) == (pytest.approx(1 / 3), 0.5)
+    assert (floor.chance, floor.balanced) == pytest.approx((1 / 3, 0.5))
     assert floor.is_unequal
 
 

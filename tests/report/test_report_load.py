@@ -196,7 +196,12 @@ def test_losses_that_are_not_numbers_are_infinite_and_absent_ones_none(
 ) -> None:
     folder = add_run(tmp_path, "fedavg", 0, 0.5, rounds=4)
     line = {"bytes_up": 1, "bytes_down": 1, "seconds": 0.1}
-    losses = [{"train_loss": math.nan}, {"train_loss": None}, {"train_loss": 0.5}, {}]
+    losses: list[dict[str, float | None]] = [
+        {"train_loss": math.nan},
+        {"train_loss": None},
+        {"train_loss": 0.5},
+        {},
+    ]
     lines = [json.dumps({"round": k, **line, **own}) for k, own in enumerate(losses, start=1)]
     (folder / "metrics.jsonl").write_text("\n".join(lines))
     found = [entry.train_loss for entry in load_run(folder).metrics]

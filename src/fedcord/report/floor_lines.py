@@ -68,9 +68,9 @@ def _arrow(along: str, *, is_below: bool) -> str:
 def _write(axes: Axes, text: str, level: float, along: str, *, is_lower: bool) -> None:
     """The name beside its line; the lower of two on the outer side, so that they never meet."""
     if along == "x":  # above the axes, where nothing is drawn
-        place, shift, across = (level, 1), (-2 if is_lower else 2, 1), "xaxis"
+        place, shift, across = (level, 1.0), (-2 if is_lower else 2, 1), "xaxis"
     else:
-        place, shift, across = (1, level), (0, -2 if is_lower else 2), "yaxis"
+        place, shift, across = (1.0, level), (0, -2 if is_lower else 2), "yaxis"
     axes.annotate(
         text,
         place,
