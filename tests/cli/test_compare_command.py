@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedcord.core.errors import FailedRunError
@@ -194,6 +195,50 @@ def test_a_comparison_in_which_all_fail_says_so(tmp_path: Path) -> None:
             assignments=["local.lr=1e30"],
             out=tmp_path / "python",
         )
+
+
+def test_a_page_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "study" / "report.html").mkdir(parents=True)
+    words = ["compare", "fedavg", "--clients", "3", "--rounds", "1", "--seeds", "1"]
+    done = fedcord(*words, "--out", "study", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "error: no report page: " in done.stderr
+    assert "report.html cannot be written" in done.stderr
+    assert "fedavg reaches" in done.stdout  # the result is still told
+    again = fedcord(*words, "--out", "study", "--resume", "--json", cwd=tmp_path)
+    assert again.returncode == 1
+    assert json.loads(again.stdout)["report"] is None
+
+
+def test_notes_come_once_and_after_the_result(tmp_path: Path) -> None:
+    done = fedcord(*WORDS, "--partition", "dirichlet:0.02", "--out", "study", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "note" not in done.stderr
+    text = " ".join(done.stdout.split())
+    note = "note fedavg and fedprox"
+    assert text.count("hold a single class") == 1
+    assert text.index("never a maximum") < text.index(note)
+
+
+def test_two_data_sets_of_equal_size_are_not_compared(tmp_path: Path) -> None:
+    labels = np.arange(60) % 3
+    for name, seed in (("one", 0), ("two", 1)):
+        x = np.random.default_rng(seed).normal(size=(60, 4)).astype(np.float32)
+        np.savez(tmp_path / f"{name}.npz", x=x, y=labels)
+    for algorithm, name in (("fedavg", "one"), ("fedprox", "two")):
+        (tmp_path / "data.npz").unlink(missing_ok=True)
+        (tmp_path / "data.npz").write_bytes((tmp_path / f"{name}.npz").read_bytes())
+        words = ["run", algorithm, "--dataset", "npz:data.npz", "--partition", "iid"]
+        flags = ["--clients", "3", "--rounds", "1", "--out", f"runs/{algorithm}"]
+        done = fedcord(*words, *flags, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    hashes = [json.loads(p.read_text())["hash"] for p in tmp_path.rglob("partition.json")]
+    assert len(hashes) == 2
+    assert len(set(hashes)) == 1  # index lists do not tell them apart
+    done = fedcord("report", "runs", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "for seed 0, " in done.stderr
+    assert "used data " in done.stderr
 
 
 def _first_config(folder: Path) -> dict[str, Any]:

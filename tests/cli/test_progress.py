@@ -30,7 +30,7 @@ def test_a_download_counts_megabytes(
 @pytest.mark.usefixtures("terminal")
 def test_a_run_shows_its_download_before_its_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     with RunBars(hidden=False) as bars:
-        bars.watch("fedavg").download(1, 2_000_000)
+        bars.watch("fedavg", 0).download(1, 2_000_000)
     assert "MB fetched" in capsys.readouterr().err
 
 

@@ -67,7 +67,7 @@ def write_run(
                 "round": round_,
                 "accuracy": value,
                 "loss": 1.0,
-                "train_loss": 0.9,
+                "train_loss": 0.9 / round_,
                 "bytes_up": 1000,
                 "bytes_down": 2000,
                 "seconds": 0.5,
@@ -77,7 +77,13 @@ def write_run(
         )
     text = "".join(json.dumps(line) + "\n" for line in lines)
     folder.joinpath("metrics.jsonl").write_text(text)
-    provenance = {"versions": {"python": "3.11", "torch": "2.13"}, "threads": 1}
+    provenance = {
+        "packages": {"fedcord": "0.1", "torch": "2.13"},
+        "python": "3.11",
+        "threads": 1,
+        "data_hash": f"data-of-seed-{seed}",
+        "commit": "c0ffee",
+    }
     folder.joinpath("provenance.json").write_text(json.dumps(provenance))
     if is_finished:
         outcome = {
@@ -89,13 +95,14 @@ def write_run(
             "rounds": rounds,
             "seed": seed,
             "accuracy": accuracy,
-            "client_accuracy_mean": accuracy - 0.02,
-            "client_accuracy": [accuracy - 0.12] + [accuracy] * 4,
+            "client_accuracy_mean": max(0.0, accuracy - 0.02),
+            "client_accuracy": [max(0.0, accuracy - 0.12)] + [accuracy] * 4,
             "bytes_up": 1000 * rounds,
             "bytes_down": 2000 * rounds,
             "seconds": 0.5 * rounds,
             "state_hash": f"state-{name}-{seed}",
             "run_dir": "somewhere",
+            "test_counts": [50] * len(class_names),
             "engine": "sequential",
         }
         folder.joinpath("result.json").write_text(json.dumps(outcome | dict(result or {})))

@@ -17,10 +17,15 @@ ACCURACY = {"common": (0.80, 0.82, 0.81), "fair": (0.75, 0.74, 0.77)}
 BALANCED = {"common": (0.20, 0.21, 0.25), "fair": (0.70, 0.69, 0.73)}
 
 
-def _write(study: Path, add_run: Adder, balanced: dict[str, Sequence[float | None]]) -> Leaderboard:
+def _write(
+    study: Path,
+    add_run: Adder,
+    balanced: dict[str, Sequence[float | None]],
+    counts: Sequence[int] = (160, 30, 10),
+) -> Leaderboard:
     for name, accuracies in ACCURACY.items():
         for seed, accuracy in enumerate(accuracies):
-            result = {"balanced_accuracy": balanced[name][seed]}
+            result = {"balanced_accuracy": balanced[name][seed], "test_counts": counts}
             add_run(study, name, seed, accuracy, result=result)
     return leaderboard(load_runs(study))
 
@@ -40,7 +45,9 @@ def test_rows_are_paired_with_the_first_of_the_leaderboard(tmp_path: Path, add_r
 def test_it_is_not_shown_where_it_is_the_accuracy_or_was_not_measured(
     tmp_path: Path, add_run: Adder
 ) -> None:
-    assert not is_worth_showing(_write(tmp_path / "same", add_run, dict(ACCURACY)))
+    assert not is_worth_showing(_write(tmp_path / "same", add_run, dict(ACCURACY), ()))
+    assert not is_worth_showing(_write(tmp_path / "even", add_run, dict(BALANCED), (9, 9, 9)))
+    assert is_worth_showing(_write(tmp_path / "uncounted", add_run, dict(BALANCED), ()))
     partly: dict[str, Sequence[float | None]] = {**BALANCED, "fair": (0.7, None, 0.7)}
     board = _write(tmp_path / "older", add_run, partly)
     assert not is_worth_showing(board)

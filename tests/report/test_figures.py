@@ -15,6 +15,7 @@ from fedcord.report.heatmap import heatmap_figure
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
 from fedcord.report.plots import accuracy_figure, curve, final_figure
+from fedcord.statistics import share_interval
 
 StudyWriter = Callable[..., Path]
 COUNTS = np.array([[5, 0, 120], [0, 7, 3]])
@@ -35,8 +36,10 @@ def test_the_curve_is_the_mean_over_seeds_with_the_t_interval(write_study: Study
     assert found.rounds == (1, 2, 3, 4)
     assert list(found.num_bytes) == [3000, 6000, 9000, 12000]
     assert found.mean[-1] == pytest.approx(60)
-    # t(0.975, 1) = 12.706, standard error 10: cut off at the ends of what an accuracy can be
-    assert (found.low[-1], found.high[-1]) == (0.0, 100.0)
+    own = share_interval([0.5, 0.7])  # plain t would reach from -67 % to 187 %
+    assert own.low is not None
+    assert own.high is not None
+    assert (found.low[-1], found.high[-1]) == pytest.approx((100 * own.low, 100 * own.high))
 
 
 def test_rounds_that_only_some_seeds_evaluated_are_not_drawn(

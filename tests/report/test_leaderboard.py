@@ -9,7 +9,9 @@ from scipy import stats
 from fedcord.core.errors import CheckpointError, PairingError
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
-from fedcord.statistics import holm, paired_difference
+from fedcord.report.tables import to_csv, to_latex, to_markdown
+from fedcord.report.verdict import verdict
+from fedcord.statistics import holm, paired_difference, share_interval
 
 StudyWriter = Callable[..., Path]
 
@@ -31,8 +33,8 @@ def test_rows_hold_the_numbers_scipy_gives(write_study: StudyWriter) -> None:
     best, fedavg, moon = board.rows
     assert best.difference is None
     assert best.accuracy.mean == pytest.approx(0.818)
-    expected = stats.ttest_1samp(VALUES["fedprox"], 0).confidence_interval(0.95)
-    assert best.accuracy.low == pytest.approx(expected.low)
+    assert best.accuracy == share_interval(VALUES["fedprox"])
+    assert (best.accuracy.low, best.accuracy.high) == pytest.approx((0.7947, 0.8391), abs=1e-4)
     assert fedavg.difference is not None
     assert fedavg.difference.mean == pytest.approx(-0.018)
     test = stats.ttest_rel(VALUES["fedavg"], VALUES["fedprox"])
@@ -85,6 +87,167 @@ def test_different_partitions_are_not_compared(
     add_run(study, "moon", 1, 0.5, partition_hash="elsewhere")
     with pytest.raises(PairingError, match=r"for seed 1, .* elsewhere"):
         board_of(study)
+
+
+def test_equal_splits_of_different_data_are_not_compared(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    study = write_study({"fedavg": [0.5]})
+    folder = add_run(study, "moon", 0, 0.6)
+    _change(folder / "provenance.json", data_hash="of-other-examples")
+    with pytest.raises(
+        PairingError, match=r"for seed 0, fedavg used data data-of-seed and moon data of-other-exa"
+    ):
+        board_of(study)
+
+
+def test_data_that_was_not_hashed_is_known_by_name_and_said(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    study = write_study({"fedavg": [0.5]})
+    folder = add_run(study, "moon", 0, 0.6)
+    _change(folder / "provenance.json", data_hash=None)
+    (note,) = board_of(study).notes
+    assert note.startswith("moon: no hash of the data was recorded; that it is the data of the oth")
+    other = add_run(study, "other", 0, 0.6, config={"dataset": "wine"})
+    _change(other / "provenance.json", data_hash=None)
+    with pytest.raises(PairingError, match="other has dataset wine and moon digits"):
+        board_of(study)
+
+
+def test_the_same_data_in_another_folder_is_the_same(add_run: StudyWriter, tmp_path: Path) -> None:
+    add_run(tmp_path, "fedavg", 0, 0.5, config={"dataset": "npz:/here/x.npz?label=y"})
+    add_run(tmp_path, "moon", 0, 0.5, config={"dataset": "npz:/there/x.npz?label=y"})
+    assert len(board_of(tmp_path).rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("test", 0.5), ("validation", 0.0), ("longtail", 9.0), ("subset", 50)]
+)
+def test_shared_settings_are_part_of_a_pair(
+    write_study: StudyWriter, add_run: StudyWriter, key: str, value: float
+) -> None:
+    common = {"test": 0.1, "validation": 0.1, "longtail": 1.0}
+    study = write_study({"fedavg": [0.5]}, config=common)
+    add_run(study, "moon", 0, 0.5, config={**common, key: value})
+    with pytest.raises(PairingError, match=f"for seed 0, .* {key} "):
+        board_of(study)
+
+
+def test_model_and_rounds_may_be_a_contenders_own(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    study = write_study({"fedavg": [0.5]})
+    add_run(study, "moon", 0, 0.5, rounds=9, config={"model": ["cnn"]})
+    assert len(board_of(study).rows) == 2
+
+
+def test_runs_of_different_code_are_said(write_study: StudyWriter, add_run: StudyWriter) -> None:
+    study = write_study({"fedavg": [0.5]})
+    folder = add_run(study, "moon", 0, 0.6)
+    _change(folder / "provenance.json", commit="decaf", packages={"fedcord": "0.2"})
+    assert board_of(study).notes == (
+        "These runs were made with different versions of fedcord: 0.1 and 0.2.",
+        "These runs were made with different commits of fedcord: c0ffee and decaf.",
+    )
+
+
+# --- runs that failed ----------------------------------------------------------------------------
+
+
+def _fail(study: Path, add_run: StudyWriter, name: str, seed: int, message: str) -> None:
+    folder = add_run(study, name, seed, 0.5, is_finished=False)
+    failure = {"algorithm": name, "seed": seed, "error": "NumericalError", "message": message}
+    (folder / "failure.json").write_text(json.dumps(failure))
+
+
+def _change(path: Path, **values: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_a_failed_seed_is_counted_and_comparisons_are_over_the_seeds_both_have(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    study = write_study({"fedavg": [0.50, 0.52, 0.51], "fedprox": [0.55, 0.53, 0.54]})
+    for seed, accuracy in ((0, 0.90), (2, 0.95)):
+        add_run(study, "moon", seed, accuracy)
+    _fail(study, add_run, "moon", 1, "loss is NaN in round 3")
+    board = board_of(study)
+    assert board.seeds == (0, 1, 2)
+    # a mean without the hard seed does not rank above means with it
+    assert [row.name for row in board.rows] == ["fedprox", "fedavg", "moon"]
+    assert [row.accuracy.n for row in board.rows] == [3, 3, 2]
+    moon = board.rows[2]
+    assert (moon.num_seeds, moon.label) == ("2 of 3", "moon (failed on 1 of 3 seeds)")
+    assert moon.difference is not None
+    assert moon.difference.n == 2
+    assert moon.difference.mean == pytest.approx(0.38)
+    assert board.notes == ("moon: 2 of 3 seeds; seed 1 failed: loss is NaN in round 3.",)
+    assert "comparisons are over the seeds both have" in board.method
+    assert board.to_json()["rows"][2]["failures"][0]["message"] == "loss is NaN in round 3"
+
+
+def test_who_failed_on_every_seed_is_listed_and_stops_nobody(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    study = write_study({"fedavg": [0.50, 0.52], "fedprox": [0.55, 0.53]})
+    for seed in (0, 1):
+        _fail(study, add_run, "moon", seed, "loss is NaN.")
+    board = board_of(study)
+    assert [row.name for row in board.rows] == ["fedprox", "fedavg"]
+    assert [(own.name, len(own.failures)) for own in board.failed] == [("moon", 2)]
+    assert board.marks == ("moon failed on every seed",)
+    assert board.notes == ("moon: 0 of 2 seeds; seeds 0 and 1 failed: loss is NaN.",)
+
+
+def test_contenders_without_a_common_seed_are_not_compared(
+    tmp_path: Path, add_run: StudyWriter
+) -> None:
+    for name, seed in (("fedavg", 0), ("moon", 1)):
+        add_run(tmp_path, name, seed, 0.5)
+        _fail(tmp_path, add_run, name, 1 - seed, "no")
+    board = board_of(tmp_path)
+    assert board.rows[1].difference is None
+    assert verdict(board).startswith("fedavg (failed on 1 of 2 seeds) and moon (failed on 1 of 2")
+    for text in (to_markdown(board), to_csv(board), to_latex(board)):
+        assert "moon" in text
+
+
+def test_nothing_but_failures_is_said(tmp_path: Path, add_run: StudyWriter) -> None:
+    _fail(tmp_path, add_run, "moon", 0, "loss is NaN")
+    with pytest.raises(
+        CheckpointError, match=r"every run failed.* moon: 0 of 1 seed; seed 0 failed: loss"
+    ):
+        board_of(tmp_path)
+
+
+# --- runs that have forgotten clients ------------------------------------------------------------
+
+
+def test_a_run_without_a_client_is_not_paired_with_runs_that_hold_it(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    study = write_study({"afl": [0.5, 0.6], "moon": [0.4, 0.5]})
+    folder = add_run(study / "beside", "afl", 0, 0.45, result={"forgotten": [3]})
+    folder.rename(study / "afl" / "seed-0-without-3")
+    board = board_of(study)
+    assert [(row.name, row.values) for row in board.rows] == [
+        ("afl", (0.5, 0.6)),
+        ("moon", (0.4, 0.5)),
+    ]
+    assert board.notes == (
+        "afl without client 3, seed 0 (45.00 %), is left out: it was made by 'forget', and the "
+        "other runs hold other clients.",
+    )
+
+
+def test_runs_that_forgot_the_same_clients_are_compared(
+    write_study: StudyWriter,
+) -> None:
+    board = board_of(
+        write_study({"afl": [0.5, 0.6], "moon": [0.4, 0.5]}, result={"forgotten": [3]})
+    )
+    assert [row.name for row in board.rows] == ["afl without client 3", "moon without client 3"]
 
 
 def test_no_common_seed_is_refused(write_study: StudyWriter, add_run: StudyWriter) -> None:

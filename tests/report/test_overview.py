@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcord.statistics import mean_interval
+from fedcord.statistics import share_interval
 from tests.cli.command import fedcord
 from tests.report.conftest import assert_refused, write_studies
 
@@ -30,7 +30,7 @@ def test_cells_are_intervals_of_single_studies_and_ties_share_ranks(studies: Pat
     assert [row["name"] for row in found["rows"]] == ["a", "b", "c", "only"]
     for name in "abc":
         for study, own in zip(STUDIES, rows[name]["by_study"], strict=True):
-            expected = mean_interval(STUDIES[study][name])
+            expected = share_interval(STUDIES[study][name])
             assert (own["mean"], own["low"]) == pytest.approx((expected.mean, expected.low))
     assert rows["a"]["mean_rank"] == pytest.approx((2 + 1 + 1.5) / 3)
     assert rows["b"]["mean_rank"] == pytest.approx((1 + 2 + 1.5) / 3)
@@ -44,9 +44,9 @@ def test_the_table_marks_the_best_of_every_study(studies: Path) -> None:
     done = fedcord("report", *STUDIES, "--overview", "all.md", cwd=studies)
     text = (studies / "all.md").read_text(encoding="utf-8")
     assert text in done.stdout
-    assert "| a | 55.0 ± 12.4 | **71.0** ± 2.5 | 85.0 ± 63.5 | 70.3 | 1.5 |" in text
-    assert "| c | 40.0 | 20.0 | 25.0 ± 63.5 | 28.3 | 3.0 |" in text  # equal values, no interval
-    assert "| only | – | – | **92.5** ± 31.8 | – | – |" in text
+    assert "| a | 55.0 [42.5, 66.9] | **71.0** [68.5, 73.4] | 85.0 [3.7, 99.9] |" in text
+    assert "| c | 40.0 | 20.0 | 25.0 [1.1, 90.8] | 28.3 |" in text  # equal values, no interval
+    assert "| only | – | – | **92.5** [11.2, 99.9] | – | – |" in text
     assert "2 to 3 seeds in each study" in text
 
 
@@ -67,4 +67,4 @@ def test_studies_without_a_common_algorithm_have_no_ranks(tmp_path: Path) -> Non
     write_studies(tmp_path, apart, first_seeds=(0, 0))
     done = fedcord("report", *apart, "--overview", "all.md", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "| a | **55.0** ± 63.5 | – | – | – |" in done.stdout
+    assert "| a | **55.0** [8.6, 94.1] | – | – | – |" in done.stdout

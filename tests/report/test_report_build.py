@@ -70,8 +70,8 @@ def test_a_report_has_all_its_files_and_the_right_numbers(write_study: StudyWrit
     assert page.tags.count("svg") == 4
     for words in (
         "fedprox is ahead of fedavg by 1.8 points [0.8, 2.8], p = 0.009, 5 seeds.",
-        "fedprox 5 81.80 [79.58, 84.02] best",
-        "fedavg 5 80.00 [78.04, 81.96] −1.80 [−2.84, −0.76] 0.009 0.062 78.00 12 kB 2.0 s",
+        "fedprox 5 81.80 [79.47, 83.92] best",
+        "fedavg 5 80.00 [77.96, 81.89] −1.80 [−2.84, −0.76] 0.009 0.062 78.00 12 kB 2.0 s",
         "never a maximum over rounds",
         "cannot fall below 0.062",
         "fedcord compare fedavg fedprox --dataset digits --partition dirichlet:0.1",
@@ -112,6 +112,63 @@ def test_everything_read_from_files_is_escaped(write_study: StudyWriter) -> None
     assert not {"script", "img", "b", "i"} & set(page.tags)
     assert "&lt;script&gt;alert" in text
     assert "<img src=x onerror=alert(1)>" in page.text
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_the_heading_is_short_and_the_page_names_no_folder(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    config = {"dataset": "npz:/home/someone/wards/heart.npz?label=sick"}
+    study = write_study({f"method-{k}": [0.5, 0.6] for k in range(6)}, config=config)
+    for path in study.rglob("provenance.json"):
+        path.write_text(
+            '{"command": "fedcord compare a --dataset npz:/home/someone/wards/heart.npz"}'
+        )
+    text = build_report(study).html.read_text(encoding="utf-8")
+    heading = re.search("<h1>(.*?)</h1>", text)
+    assert heading is not None
+    assert heading[1] == "method-0, method-1, method-2 and 3 more on heart.npz"
+    assert "/home" not in text
+    assert "npz:…/heart.npz" in text
+    assert "provenance.json in each run folder has the whole command" in text
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_only_settings_that_differ_are_listed_and_the_rest_is_folded(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    params = {"local": {"lr": 0.1, "epochs": 1}, "decay": 0.5}
+    study = write_study({"fedavg": [0.5]}, config={"params": params})
+    own = {"params": {"local": {"lr": 0.3, "epochs": 1}, "temperature": 0.5}}
+    add_run(study, "moon", 0, 0.6, rounds=2, config=own)
+    text = build_report(study).html.read_text(encoding="utf-8")
+    listed = text[text.index("Settings in which contenders differ") :]
+    table, folded = listed.split("<details><summary>All hyper-parameters", 1)
+    assert re.findall("<tr><td>([^<]*)</td>", table) == ["local.lr", "rounds"]
+    assert "temperature = 0.5" in folded
+    assert "local.epochs = 1" in folded
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_pages_and_tables_say_code_and_data(write_study: StudyWriter) -> None:
+    paths = build_report(write_study({"fedavg": [0.5, 0.6]}))
+    text = Page(paths.html.read_text(encoding="utf-8")).text
+    assert "fedcord 0.1 commit c0ffee torch 2.13 python 3.11" in text
+    assert "data-of-seed-1" in text
+    assert paths.markdown.read_text().endswith(
+        "Made with fedcord 0.1, commit c0ffee, torch 2.13, python 3.11. "
+        "Data hash by seed: 0: data-of-seed-0, 1: data-of-seed-1.\n"
+    )
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_notes_are_gathered_and_come_after_the_result(write_study: StudyWriter) -> None:
+    values = {f"method-{k}": [0.5, 0.6, 0.7] for k in range(4)}
+    study = write_study(values, result={"notes": ["client 3 is empty."]})
+    text = Page(build_report(study).html.read_text(encoding="utf-8")).text
+    note = "4 methods × 3 seeds: client 3 is empty."
+    assert text.count("client 3 is empty") == text.count(note) == 1
+    assert text.index("Leaderboard") < text.index(note) < text.index("Costs")
 
 
 @pytest.mark.usefixtures("no_matplotlib")

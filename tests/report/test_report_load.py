@@ -1,14 +1,17 @@
 import json
+import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fedcord.core.errors import CheckpointError
-from fedcord.report.load import load_run, load_runs
+from fedcord.report.load import Failure, load_run, load_runs
 from fedcord.store.checksums import FINISHED_FILES, write_checksums
 
 StudyWriter = Callable[..., Path]
+HEAD = 'algorithm = "fedavg"\nseed = 0\n'
 
 
 def test_runs_are_found_at_any_depth_sorted_and_counted(write_study: StudyWriter) -> None:
@@ -127,6 +130,24 @@ def test_a_finished_run_must_be_complete(add_run: StudyWriter, tmp_path: Path, n
         ("partition.json", '{"counts": [[1]], "class_names": []}', "unusable 'counts'"),
         ("metrics.jsonl", "3\n4\n", "line 1, is not a JSON object"),
         ("provenance.json", "\udcff", r"provenance\.json cannot be read"),
+        ("metrics.jsonl", "\udcff\n", r"metrics\.jsonl cannot be read"),
+        ("metrics.jsonl", "", r"metrics\.jsonl does not hold the 4 rounds"),
+        ("metrics.jsonl", '{"round": 1, "acc', r"metrics\.jsonl, line 1, is not JSON"),
+        ("metrics.jsonl", "[" * 100_000, r"metrics\.jsonl, line 1, is not JSON"),
+        ("result.json", "[" * 100_000, r"result\.json is not JSON"),
+        ("result.json", '{"seed": 0, "accuracy": 1.5}', "has an unusable 'accuracy'"),
+        ("result.json", '{"seed": 1' + "0" * 400 + "}", "has an unusable 'seed'"),
+        ("result.json", '{"seed": 1' + "0" * 5000 + "}", r"result\.json is not JSON"),
+        ("provenance.json", "[]", r"provenance\.json is not a JSON object"),
+        ("provenance.json", '{"data_hash": 3}', "has an unusable 'data_hash'"),
+        ("provenance.json", '{"packages": ["torch"]}', "has an unusable 'packages'"),
+        ("partition.json", '{"counts": [[1]], "class_names": "a"}', "unusable 'class_names'"),
+        ("config.toml", HEAD + "dataset = 3", "has an unusable 'dataset'"),
+        ("config.toml", HEAD + "model = [3]", "has an unusable 'model'"),
+        ("config.toml", HEAD + "params = 3", "has an unusable 'params'"),
+        ("config.toml", HEAD + "rounds = 'ten'", "has an unusable 'rounds'"),
+        ("config.toml", HEAD + "x = 1" + "0" * 5000, r"config\.toml is not TOML"),
+        ("config.toml", HEAD + "x = " + "[" * 100_000, r"config\.toml is not TOML"),
     ],
 )
 def test_unusable_files_are_named(
@@ -136,6 +157,67 @@ def test_unusable_files_are_named(
     (folder / name).write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(CheckpointError, match=message):
         load_run(folder)
+
+
+def test_all_unusable_files_are_named_at_once(write_study: StudyWriter) -> None:
+    study = write_study({"fedavg": [0.5] * 4, "moon": [0.5] * 4})
+    for path in sorted(study.rglob("provenance.json"))[:7]:
+        path.write_text("[]")
+    with pytest.raises(CheckpointError, match="not a JSON object") as caught:
+        load_runs(study)
+    assert str(caught.value).count("provenance.json is not a JSON object") == 5
+    assert str(caught.value).endswith("And 2 more.")
+
+
+def test_a_pipe_is_not_read(add_run: StudyWriter, tmp_path: Path) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5)
+    (folder / "result.json").unlink()
+    os.mkfifo(folder / "result.json")
+    with pytest.raises(CheckpointError, match=r"result\.json is not a regular file"):
+        load_run(folder)
+
+
+def test_a_run_that_failed_says_why(add_run: StudyWriter, tmp_path: Path) -> None:
+    folder = add_run(tmp_path, "fedavg", 2, 0.5, is_finished=False)
+    failure = {"algorithm": "fedavg", "seed": 2, "error": "NumericalError", "message": "NaN"}
+    (folder / "failure.json").write_text(json.dumps(failure))
+    assert load_run(folder).failure == Failure(2, "NumericalError", "NaN")
+    (folder / "failure.json").write_text('{"error": 3}')
+    with pytest.raises(CheckpointError, match=r"failure\.json has an unusable 'error'"):
+        load_run(folder)
+
+
+def test_a_run_that_went_on_after_its_failure_has_not_failed(
+    add_run: StudyWriter, tmp_path: Path
+) -> None:
+    folder = add_run(tmp_path, "fedavg", 2, 0.5)
+    (folder / "failure.json").write_text("{}")
+    assert load_run(folder).failure is None
+
+
+def test_a_run_without_a_client_says_so_in_its_name(add_run: StudyWriter, tmp_path: Path) -> None:
+    folder = add_run(tmp_path, "strong", 0, 0.5, result={"forgotten": [4, 1]})
+    moved = folder.rename(tmp_path / "strong" / "seed-0-without-1-4")
+    assert load_run(moved).name == "strong without clients 1, 4"
+    folder = add_run(tmp_path, "strong", 0, 0.5, result={"forgotten": []})
+    assert load_run(folder).name == "strong"
+
+
+def test_losses_that_are_not_numbers_are_infinite_and_absent_ones_none(
+    add_run: StudyWriter, tmp_path: Path
+) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5, rounds=4)
+    line = {"bytes_up": 1, "bytes_down": 1, "seconds": 0.1}
+    losses: list[dict[str, float | None]] = [
+        {"train_loss": math.nan},
+        {"train_loss": None},
+        {"train_loss": 0.5},
+        {},
+    ]
+    lines = [json.dumps({"round": k, **line, **own}) for k, own in enumerate(losses, start=1)]
+    (folder / "metrics.jsonl").write_text("\n".join(lines))
+    found = [entry.train_loss for entry in load_run(folder).metrics]
+    assert found == [math.inf, math.inf, 0.5, None]
 
 
 def test_files_of_two_runs_are_noticed(add_run: StudyWriter, tmp_path: Path) -> None:

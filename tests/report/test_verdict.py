@@ -53,7 +53,7 @@ AHEAD = [0.82, 0.83, 0.80, 0.84, 0.80]  # differences 2, 1, 2, 3, 1: t = 4.81, p
         ),
         (
             {"fedavg": [0.5, 0.6]},
-            "fedavg reaches 55.0 % [−8.5, 118.5] test accuracy on 2 seeds; there is no other "
+            "fedavg reaches 55.0 % [8.6, 94.1] test accuracy on 2 seeds; there is no other "
             "algorithm to compare it with.",
         ),
         (
@@ -83,3 +83,18 @@ def test_a_difference_that_does_not_survive_correction_is_not_called_one(
     assert near.p_holm is not None
     assert near.difference.t_p < 0.05 < near.p_holm  # the case in question
     assert "can show once all 15 comparisons are counted" in verdict(board)
+
+
+def test_who_failed_on_a_seed_can_be_ahead_on_the_others(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    study = write_study({"fedavg": [*BASE, 0.8]})
+    for seed, accuracy in enumerate(AHEAD):
+        add_run(study, "moon", seed, accuracy)
+    folder = add_run(study, "moon", 5, 0.5, is_finished=False)
+    failure = '{"algorithm": "moon", "seed": 5, "error": "E", "message": "NaN"}'
+    (folder / "failure.json").write_text(failure)
+    assert verdict(leaderboard(load_runs(study))) == (
+        "moon (failed on 1 of 6 seeds) is ahead of fedavg by 1.8 points [0.8, 2.8], p = 0.009, "
+        "5 seeds."
+    )

@@ -117,6 +117,12 @@ def test_no_number_is_ever_nan(rows: list[tuple[float, float]]) -> None:
     assert found.t_p is not None or found.note
 
 
+def test_a_spread_whose_square_vanishes_is_none() -> None:
+    found = paired_difference([1e-200, 0.0], [0.0, 0.0])
+    assert found.t_p is None
+    assert found.note.startswith("all 2 differences are equal")
+
+
 def test_unequal_lengths_are_refused() -> None:
     with pytest.raises(PairingError, match="2 values were compared with 3"):
         paired_difference([0.1, 0.2], [0.1, 0.2, 0.3])

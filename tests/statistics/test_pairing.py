@@ -46,3 +46,23 @@ def test_a_seed_twice_is_refused() -> None:
 def test_nothing_to_compare_is_refused() -> None:
     with pytest.raises(PairingError, match="no results to compare"):
         pair([], [])
+
+
+def test_equal_index_lists_of_different_data_are_no_pair() -> None:
+    ours, theirs = Outcome(0, "same", 0.1, "digits"), Outcome(0, "same", 0.2, "wine")
+    with pytest.raises(
+        PairingError, match=r"for seed 0, fedavg used data digits and moon data wine; .* same data"
+    ):
+        pair([ours], [theirs], names=("fedavg", "moon"))
+    assert pair([ours], [Outcome(0, "same", 0.2, "digits")]).seeds == (0,)
+
+
+def test_a_hash_that_was_not_recorded_pairs_with_anything() -> None:
+    assert pair([Outcome(0, "same", 0.1)], [Outcome(0, "same", 0.2, "wine")]).seeds == (0,)
+
+
+def test_shared_settings_are_bound_where_both_know_them() -> None:
+    ours = Outcome(0, "same", 0.1, settings={"test": 0.1, "longtail": 1.0})
+    with pytest.raises(PairingError, match=r"the first has longtail 1\.0 and the second 20\.0"):
+        pair([ours], [Outcome(0, "same", 0.2, settings={"longtail": 20.0})])
+    assert pair([ours], [Outcome(0, "same", 0.2, settings={"subset": 5})]).seeds == (0,)

@@ -15,6 +15,7 @@ from fedcord.core.errors import CheckpointError, ConfigError, PairingError
 
 if TYPE_CHECKING:
     from fedcord.experiment.compare import Failure, Study
+    from fedcord.experiment.config import RunConfig
 
 RUNS = Path("runs")
 DEFAULT_SEEDS = 3
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """All runs of the study, then leaderboard and page; 1 if a run has no result."""
+    """All runs of the study, then leaderboard and page; 1 if a run or the page is missing."""
     study = _study(arguments)
 
     from fedcord.cli.progress import RunBars
@@ -55,22 +56,22 @@ def execute(arguments: argparse.Namespace) -> int:
     with RunBars(arguments.json or arguments.quiet, total) as bars:
         number = 0
 
-        def watch(label: str, config: object) -> Progress:
+        def watch(label: str, config: RunConfig) -> Progress:
             nonlocal number
             if number:
                 bars.run_done()
             number += 1
-            return bars.watch(f"{label} seed {getattr(config, 'seed', '')}")
+            return bars.watch(label, config.seed)
 
         failures = run_study(study, root, place, watch)
-    _show(root, failures, arguments.json)
+    code = _show(root, failures, arguments.json)
     if failures:
         sys.stderr.writelines(f"failed: {failure}\n" for failure in failures)
         sys.stderr.write(
             f"error: {len(failures)} of {total} runs have no result; the reasons are in their "
             "failure.json. --resume leaves them so, --retry-failed tries them again.\n"
         )
-    return 1 if failures else 0
+    return 1 if failures else code
 
 
 def _study(arguments: argparse.Namespace) -> Study:
@@ -89,7 +90,7 @@ def _study(arguments: argparse.Namespace) -> Study:
     return load_study(Path(files[0]), settings, arguments.assignments)
 
 
-def _show(root: Path, failures: Sequence[Failure], as_json: bool) -> None:
+def _show(root: Path, failures: Sequence[Failure], as_json: bool) -> int:
     from rich.console import Console
 
     from fedcord.report.build import build_report
@@ -112,10 +113,10 @@ def _show(root: Path, failures: Sequence[Failure], as_json: bool) -> None:
         values = {} if board is None else board.to_json()
         values |= {"report": page, "root": str(root), "failed": failed}
         sys.stdout.write(json.dumps(values) + "\n")
-        return
-    if board is not None:
+    elif board is not None:
         print_leaderboard(board, Console())
+        if page is not None:
+            sys.stdout.write(f"\nReport: {page}\n")
     if page is None:
-        sys.stderr.write(f"no report page: {missing}\n")
-    else:
-        sys.stdout.write(f"\nReport: {page}\n")
+        sys.stderr.write(f"error: no report page: {missing}\n")
+    return int(page is None)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,8 @@ from rich.progress import (
     Progress as Bars,
 )
 
+from fedcord.report.notes import REFUSED, Note, gathered
+
 if TYPE_CHECKING:
     from fedcord.engine.rounds import RoundRecord
     from fedcord.experiment.build import Experiment
@@ -34,6 +35,7 @@ class RunBars:
 
     def __init__(self, hidden: bool, total_runs: int = 1) -> None:
         self.console = Console(stderr=True)
+        self._notes: list[Note] = []
         self._hidden = hidden
         self._bars = Bars(
             SpinnerColumn(),
@@ -61,16 +63,25 @@ class RunBars:
         trace: TracebackType | None,
     ) -> None:
         self._bars.stop()
+        if error is not None:  # there will be no result to say them after
+            self.say(gathered(self._notes))
+
+    def say(self, notes: Iterable[str]) -> None:
+        """Print notes, unless nothing is to be shown."""
+        if not self._hidden:
+            for note in notes:
+                self.console.print(f"[yellow]note[/] {escape(note)}", highlight=False)
 
     def run_done(self) -> None:
         """One run of several is over."""
         if self._runs is not None:
             self._bars.advance(self._runs)
 
-    def watch(self, title: str) -> Progress:
+    def watch(self, name: str, seed: int) -> Progress:
         """Callbacks for one run."""
         from fedcord.experiment.run import Progress
 
+        title = f"{name} seed {seed}" if self._runs is not None else name
         bar = self._bars.add_task(title, total=None, note="loading data")
         began, seen, accuracy = time.perf_counter(), 0, ""
 
@@ -83,9 +94,7 @@ class RunBars:
             began = time.perf_counter()
             total = experiment.config.rounds
             self._bars.update(bar, total=total, completed=done, note="")
-            if not self._hidden:
-                for line in experiment.warnings():
-                    self.console.print(f"[yellow]note[/] {title}: {escape(line)}")
+            self._notes += [Note(name, seed, line) for line in experiment.warnings()]
 
         def client(examples: int) -> None:
             nonlocal seen
@@ -96,11 +105,8 @@ class RunBars:
             nonlocal accuracy
             if record.evaluation is not None:
                 accuracy = f"accuracy {record.evaluation.accuracy:.3f}  "
-            if not self._hidden:
-                for reason in record.refused:
-                    self.console.print(f"[yellow]refused[/] round {record.round}: {reason}")
-                for note in without_repetition(record.notes):
-                    self.console.print(f"[yellow]note[/] {title} round {record.round}: {note}")
+            self._notes += [Note(name, seed, f"{REFUSED}{reason}") for reason in record.refused]
+            self._notes += [Note(name, seed, note) for note in record.notes]
             self._bars.advance(bar)
             show()
             if record.round == self._bars.tasks[self._index(bar)].total:
@@ -138,18 +144,3 @@ class RunBars:
 
 def _megabytes(num_bytes: int) -> int:
     return math.ceil(num_bytes / 1e6)
-
-
-def without_repetition(notes: Sequence[str]) -> list[str]:
-    """Notes that differ in nothing but numbers as one, with how many more there are.
-
-    >>> without_repetition(["client 1 has 4 examples", "client 7 has 9 examples", "λ ran away"])
-    ['client 1 has 4 examples (and 1 more like it)', 'λ ran away']
-    """
-    alike: dict[str, list[str]] = {}
-    for note in notes:
-        alike.setdefault(re.sub(r"\d[\d.e+]*", "0", note), []).append(note)
-    return [
-        own[0] if len(own) == 1 else f"{own[0]} (and {len(own) - 1} more like it)"
-        for own in alike.values()
-    ]

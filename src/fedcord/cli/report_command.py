@@ -221,7 +221,9 @@ def _finished_board(folder: Path) -> Leaderboard:
     from fedcord.report.load import load_runs
 
     runs = load_runs(folder)
-    unfinished = [f"{run.name} seed {run.seed}" for run in runs if not run.is_finished]
+    unfinished = [
+        f"{run.name} seed {run.seed}" for run in runs if not run.is_finished and run.failure is None
+    ]
     if unfinished:
         shown = ", ".join(unfinished[:5]) + (", …" if len(unfinished) > 5 else "")
         raise CheckpointError(

@@ -5,8 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from, workers_from
+
+if TYPE_CHECKING:
+    from fedcord.report.load import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,16 +48,22 @@ def execute(arguments: argparse.Namespace) -> None:
     )
     was_finished = out is not None and RunFolder(out).is_finished
     with RunBars(hidden=arguments.json or arguments.quiet) as bars:
-        result = run(config, place, bars.watch(config.algorithm))
+        result = run(config, place, bars.watch(config.algorithm, config.seed))
     if was_finished:
         sys.stderr.write(f"'{out}' is finished already; nothing to do.\n")
     if arguments.json:
         sys.stdout.write(json.dumps(result) + "\n")
     else:
-        _show(result)
+        from fedcord.report.caveats import caveats
+        from fedcord.report.load import load_run
+
+        own = load_run(Path(result["run_dir"]))
+        _show(result, own)
+        sys.stdout.flush()
+        bars.say(caveats({own.name: [own]}))
 
 
-def _show(result: dict[str, object]) -> None:
+def _show(result: dict[str, object], own: Run) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -64,6 +75,7 @@ def _show(result: dict[str, object]) -> None:
     assert isinstance(down, int)
     rows = [
         ("accuracy", f"{result['accuracy']:.4f}  ({_of(result)}final round, global test set)"),
+        *_unequal(own),
         ("clients' own", _percent(result["client_accuracy_mean"])),
         ("traffic", f"{byte_size(up)} up, {byte_size(down)} down"),
         ("time", f"{result['seconds']:.1f} s in {result['rounds']} round(s)"),
@@ -73,6 +85,19 @@ def _show(result: dict[str, object]) -> None:
     for name, value in rows:
         table.add_row(name, value)
     Console().print(table)
+
+
+def _unequal(own: Run) -> list[tuple[str, str]]:
+    """What the accuracy hides where the test part has more examples of some classes."""
+    from fedcord.report.constant import constant_answer
+
+    floor, balanced = constant_answer(own), own.result.balanced_accuracy if own.result else None
+    if floor is None or not floor.is_unequal or balanced is None:
+        return []
+    return [
+        ("balanced", f"{balanced:.4f}  (mean over classes, each counts the same)"),
+        ("constant", f"{floor.majority:.4f}  (always answering '{floor.majority_class}')"),
+    ]
 
 
 def _of(result: dict[str, object]) -> str:

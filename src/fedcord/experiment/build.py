@@ -18,6 +18,7 @@ from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import Examples
 from fedcord.core.params import build
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
+from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import STANDARD, Dataset, Split
 from fedcord.data.download import Progress as DownloadProgress
 from fedcord.data.heterogeneity import measure_heterogeneity
@@ -39,7 +40,11 @@ TASK_FACTORY = "fedcord.experiment.build:task_from_values"
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything a run needs, made from its configuration."""
+    """Everything a run needs, made from its configuration.
+
+    `data_hash` is of the examples as they were dealt out and of the test part, before any frozen
+    network looks at them: methods that are given features have the hash of those that are not.
+    """
 
     config: RunConfig
     dataset: Dataset
@@ -48,6 +53,7 @@ class Experiment:
     algorithm: Algorithm
     task: Task
     blueprint: Blueprint
+    data_hash: str
 
     def warnings(self) -> tuple[str, ...]:
         """What deserves a second look in the data's spread and the settings, in plain words."""
@@ -110,6 +116,7 @@ def build_experiment(
     problems = _misfits(algorithm, task, config)
     if problems:
         raise ConfigError(problems)
+    data_hash = hash_tensors(population.tensors())
     if is_applicable(algorithm, task):
         population, values = as_features(
             population, task, values, config.threads, data_dirs, on_feature
@@ -123,6 +130,7 @@ def build_experiment(
         algorithm=algorithm,
         task=task,
         blueprint=Blueprint.of(algorithm, TASK_FACTORY, values),
+        data_hash=data_hash,
     )
 
 

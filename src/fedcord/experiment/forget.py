@@ -22,7 +22,6 @@ from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.load import load_config
 from fedcord.experiment.records import (
     clients_record,
-    data_hash,
     evaluation_record,
     partition_record,
 )
@@ -180,7 +179,7 @@ class _Run:
         if saved is None:
             raise CheckpointError(f"'{folder.path}' has no checkpoint; run it again.")
         provenance = folder.read_json(PROVENANCE)
-        if provenance.get("data_hash") != data_hash(experiment):
+        if provenance.get("data_hash") != experiment.data_hash:
             raise CheckpointError(
                 f"the data is not what the run in '{folder.path}' was made with; restore that data."
             )

@@ -10,21 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from fedcord.core.contract import ClientId
-from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment.build import Experiment
 from fedcord.models.registry import auto_model
-from fedcord.store.provenance import provenance
+from fedcord.store.provenance import identity, provenance
 
 ABOUT_ACCURACY = ("own_models", "accuracy_by_rule")
 """What a round's line says about its accuracy where a method has it, repeated in the result."""
-
-
-def data_hash(experiment: Experiment) -> str:
-    """Of the examples as they were dealt out, and the test part."""
-    return hash_tensors(experiment.population.tensors())
 
 
 def partition_record(experiment: Experiment) -> dict[str, Any]:
@@ -49,7 +43,7 @@ def provenance_record(experiment: Experiment) -> dict[str, Any]:
     return provenance(
         config_hash=experiment.config.hash,
         partition_hash=experiment.partition.hash,
-        data_hash=data_hash(experiment),
+        data_hash=experiment.data_hash,
         threads=experiment.config.threads,
         command=shlex.join(["fedcord", *sys.argv[1:]]),
     )
@@ -111,6 +105,7 @@ def clients_record(
 
 def result_record(
     experiment: Experiment,
+    origin: Mapping[str, Any],
     metrics: list[dict[str, Any]],
     clients: Mapping[str, Any],
     state_hash: str,
@@ -138,10 +133,20 @@ def result_record(
         "refused": sum(len(line["refused"]) for line in metrics),
         "state_hash": state_hash,
         "config_hash": config.hash,
+        "test_counts": _test_counts(experiment),
+        "notes": list(experiment.warnings()),
+        **identity(origin),
         "engine": engine,
         "run_dir": str(out),
         **{k: v for k, v in last.items() if k.startswith("per_") or k in ABOUT_ACCURACY},
     }
+
+
+def _test_counts(experiment: Experiment) -> list[int]:
+    """Examples of each class in the server's test part: what a constant answer would reach."""
+    labels = experiment.population.test.labels
+    counts: list[int] = labels.bincount(minlength=experiment.dataset.num_classes).tolist()
+    return counts
 
 
 def _resolved(model: str, dataset: Dataset) -> str:

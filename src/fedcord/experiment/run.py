@@ -30,7 +30,6 @@ from fedcord.experiment.executors import check_engine, open_executor
 from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
 from fedcord.experiment.records import (
     clients_record,
-    data_hash,
     partition_record,
     provenance_record,
     result_record,
@@ -234,8 +233,9 @@ def _run(
         save_personal(folder.path, executor.memories, config.hash)
     clients = clients_record(local, for_selection, experiment.partition.num_clients)
     final = Checkpoint(state, executor.memories).hash
+    origin, metrics = folder.read_json(PROVENANCE), folder.read_metrics()
     folder.write_result(
-        result_record(experiment, folder.read_metrics(), clients, final, engine, folder.path)
+        result_record(experiment, origin, metrics, clients, final, engine, folder.path)
     )
     return folder.read_json(RESULT)
 
@@ -253,7 +253,7 @@ def _restore(folder: RunFolder, experiment: Experiment, watch: Progress) -> Chec
             "trained on; delete it and forget again from the run it was made of."
         )
     saved = load_newest(folder.checkpoints, experiment.config.hash)
-    if saved is not None and origin.get("data_hash") != data_hash(experiment):
+    if saved is not None and origin.get("data_hash") != experiment.data_hash:
         raise CheckpointError(
             f"the data is not what the run in '{folder.path}' began with; restore that data, or "
             "start a new run."

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedcord.core.errors import ConfigError, unknown_name
-from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.leaderboard import Leaderboard, Row, over_shared_seeds
 from fedcord.report.markdown import pipe_table
 from fedcord.report.numbers import cell_bracket, counted, p_value, percent, points
 from fedcord.statistics import PairedDifference, holm, paired_difference
@@ -41,18 +41,25 @@ class Versus:
 
 @dataclass(frozen=True)
 class Against:
-    """All comparisons with one baseline, in the order of the leaderboard."""
+    """All comparisons with one baseline, in the order of the leaderboard.
+
+    Attributes:
+        baseline: its row.
+        others: the comparisons, each over the seeds both have.
+        marks: who did not train or failed.
+    """
 
     baseline: Row
     others: tuple[Versus, ...]
+    marks: tuple[str, ...] = ()
 
     def to_markdown(self) -> str:
         """A pipe table with what it is below."""
         head = ("algorithm", "accuracy %", f"minus {self.baseline.name}, points", "95 % interval")
-        rows = [[self.baseline.name, percent(self.baseline.accuracy.mean), "baseline", "", "", ""]]
+        rows = [[self.baseline.label, percent(self.baseline.accuracy.mean), "baseline", "", "", ""]]
         rows += [
             [
-                own.row.name,
+                own.row.label,
                 percent(own.row.accuracy.mean),
                 points(own.difference.mean),
                 cell_bracket(own.difference.interval),
@@ -64,12 +71,13 @@ class Against:
         table = pipe_table([*head, "p (Holm)", "these seeds show"], rows)
         seeds = counted(self.baseline.accuracy.n, "seed")
         below = (
-            f"Final test accuracy, mean over {seeds}; differences paired by seed and partition, in "
-            f"percentage points, with 95 % Student-t interval; p of the paired t test with Holm's "
-            f"correction for {counted(len(self.others), 'comparison')} with {self.baseline.name}. "
-            f"'not shown' does not mean equal: it means that {seeds} cannot tell."
+            f"Final test accuracy, mean over {seeds}; differences paired by seed, data and "
+            "partition, in percentage points, with 95 % Student-t interval; p of the paired t test "
+            f"with Holm's correction for {counted(len(self.others), 'comparison')} with "
+            f"{self.baseline.name}. 'not shown' does not mean equal: it means that {seeds} cannot "
+            "tell."
         )
-        return f"{table}\n\n{below}\n"
+        return "\n\n".join([table, below, *(f"Note: {mark}." for mark in self.marks)]) + "\n"
 
 
 def in_words(difference: PairedDifference, p_holm: float | None) -> str:
@@ -88,7 +96,12 @@ def against(board: Leaderboard, name: str) -> Against:
     others = [row for row in board.rows if row is not baseline]
     if not others:
         raise ConfigError(f"--against '{name}': there is no other algorithm to compare with it.")
-    differences = [paired_difference(row.values, baseline.values) for row in others]
+    pairs = {row.name: over_shared_seeds(row, baseline) for row in others}
+    compared = [row for row in others if pairs[row.name][0]]
+    differences = [paired_difference(*pairs[row.name]) for row in compared]
     adjusted = holm([difference.t_p for difference in differences])
-    compared = zip(others, differences, adjusted, strict=True)
-    return Against(baseline, tuple(Versus(*each) for each in compared))
+    return Against(
+        baseline,
+        tuple(Versus(*each) for each in zip(compared, differences, adjusted, strict=True)),
+        board.marks,
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fedcord.report.alignment import alignment_figure
 from fedcord.report.canvas import has_matplotlib, inline_svg, save_figure
 from fedcord.report.files import write_output
+from fedcord.report.floor_lines import floor_levels
 from fedcord.report.frontier import frontier
 from fedcord.report.heatmap import heatmap_figure
 from fedcord.report.html import Panel, Panels, render_page
@@ -63,11 +64,15 @@ def build_report(study_dir: Path, *more: Path) -> ReportPaths:
 
 def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
     """Figures with their captions, by file name."""
-    band = ", with 95 % interval over seeds" if len(board.seeds) > 1 else ", one seed"
+    # of accuracies, so that they stay within 0 to 100 %
+    kind = "95 % interval (Student t on the logit scale)"
+    band = f", with {kind} over seeds" if len(board.seeds) > 1 else ", one seed"
+    floor = "; dashed, " + " and ".join(floor_levels(board.floor)) if board.floor else ""
     figures = {
         "accuracy-rounds": (
             accuracy_figure(board, "rounds"),
-            f"Test accuracy after each evaluated round, mean{band}. The last point is the result.",
+            f"Test accuracy after each evaluated round, mean{band}{floor}. The last point is the "
+            "result.",
         ),
         "accuracy-traffic": (
             accuracy_figure(board, "bytes"),
@@ -75,11 +80,11 @@ def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
         ),
         "final-accuracy": (
             final_figure(board),
-            "Final accuracy: filled dot and line, mean with 95 % interval; rings, the seeds.",
+            f"Final accuracy: filled dot and line, mean with {kind}; rings, the seeds{floor}.",
         ),
     }
     if frontier(board).is_tradeoff:
-        bars = "; bars, 95 % intervals (an arrow: it goes on)" if len(board.seeds) > 1 else ""
+        bars = f"; bars, {kind} (an arrow: it goes on)" if len(board.seeds) > 1 else ""
         figures["pareto"] = (
             pareto_figure([board], [""]),
             "Final accuracy against all traffic of a run, never of a run stopped early. Filled and "

@@ -15,6 +15,7 @@ from typing import Any
 
 from fedcord.report.leaderboard import Leaderboard, Row
 from fedcord.report.numbers import counted, listed
+from fedcord.report.subject import without_folders
 
 TITLE_SETTINGS = ("model", "clients", "participation", "subset", "longtail")
 """What a title names beside data and partition, where the boards side by side differ in it."""
@@ -91,11 +92,11 @@ class Frontier:
     @property
     def sentence(self) -> str:
         """The frontier in words, with how far it can be trusted."""
-        names = listed([row.name for row in self.rows])
+        names = listed([row.label for row in self.rows])
         return f"Not beaten in both accuracy and bytes: {names}. {self._trust()}"
 
     def _trust(self) -> str:
-        num_seeds = self.choices[0].row.accuracy.n
+        num_seeds = max(own.row.accuracy.n for own in self.choices)
         if num_seeds == 1:
             return "This rests on one seed, which has no intervals."
         basis = f"This rests on means over {counted(num_seeds, 'seed')}"
@@ -157,7 +158,10 @@ def interval_ends(row: Row) -> tuple[float, float]:
 
 def panel_titles(boards: Sequence[Leaderboard]) -> tuple[str, ...]:
     """What tells boards side by side apart: data, partition, and other settings that differ."""
-    parts = [[_setting(board, "dataset"), _setting(board, "partition")] for board in boards]
+    parts = [
+        [without_folders(_setting(board, "dataset")), _setting(board, "partition")]
+        for board in boards
+    ]
     for key in TITLE_SETTINGS:
         values = [_setting(board, key) for board in boards]
         if len(set(values)) > 1:

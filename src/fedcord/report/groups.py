@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedcord.report.leaderboard import Leaderboard, Row
-from fedcord.report.numbers import NOTHING, percent
-from fedcord.statistics import mean_interval
+from fedcord.report.numbers import NOTHING, bracket, percent
+from fedcord.statistics import share_interval
 
 
 def group_kinds(board: Leaderboard) -> list[str]:
@@ -19,7 +19,7 @@ def group_kinds(board: Leaderboard) -> list[str]:
 def group_table(board: Leaderboard, kind: str) -> tuple[list[str], list[list[str]]]:
     """Headings and rows: every part, and all parts with equal weight, each with its interval."""
     parts = sorted({part for row in board.rows for part in row.per_group.get(kind, {})})
-    rows = [[row.name, *_cells(row, kind, parts)] for row in board.rows]
+    rows = [[row.label, *_cells(row, kind, parts)] for row in board.rows]
     return ["algorithm", *parts, f"mean of {kind}s"], rows
 
 
@@ -32,9 +32,7 @@ def _cells(row: Row, kind: str, parts: Sequence[str]) -> list[str]:
 
 
 def _cell(values: Sequence[float]) -> str:
-    """Mean in percent, and half the width of the interval where there is one."""
-    interval = mean_interval(values)
+    """Mean in percent, and its interval where there is one."""
+    interval = share_interval(values)
     mean = percent(interval.mean)
-    if interval.low is None or interval.high is None:
-        return mean
-    return f"{mean} ± {percent((interval.high - interval.low) / 2)}"
+    return f"{mean} {bracket(interval)}" if interval.has_interval else mean

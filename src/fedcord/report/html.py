@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from fedcord.report.balanced import EXPLANATION, TITLE, balanced_table, is_worth_showing
+from fedcord.report.balanced import (
+    EXPLANATION,
+    TITLE,
+    balanced_table,
+    floor_sentence,
+    is_worth_showing,
+)
 from fedcord.report.frontier import frontier
 from fedcord.report.groups import group_kinds, group_table
 from fedcord.report.leaderboard import Leaderboard, Row
@@ -22,6 +28,7 @@ from fedcord.report.numbers import (
 from fedcord.report.numbers import points as in_points
 from fedcord.report.origin import origin_section
 from fedcord.report.page_style import CSS
+from fedcord.report.subject import heading, without_folders
 from fedcord.report.verdict import verdict
 
 
@@ -53,11 +60,12 @@ class Panels:
 def render_page(board: Leaderboard, panels: Panels) -> str:
     """The whole page."""
     config = board.best.runs[0].config
-    subject = f"{config.get('dataset', 'unknown data')} · {config.get('partition', '')}"
-    title = escape(f"{', '.join(row.name for row in board.rows)} on {subject}")
+    names = [row.name for row in board.rows]
+    title = escape(heading(names, str(config.get("dataset", "unknown data"))))
     parts = [
         _header(board, config, title),
         _leaderboard_section(board, panels),
+        _notes_section(board),
         _curves_section(panels),
         _clients_section(board, panels),
         _costs_section(board, panels),
@@ -77,15 +85,23 @@ def render_page(board: Leaderboard, panels: Panels) -> str:
 
 def _header(board: Leaderboard, config: Mapping[str, object], title: str) -> str:
     partition = board.best.runs[0].partition
-    facts = [counted(len(partition.counts), "client")] if partition is not None else []
-    facts += [f"model {_joined(config['model'])}"] if "model" in config else []
+    facts = [str(config["partition"])] if "partition" in config else []
+    facts += [counted(len(partition.counts), "client")] if partition is not None else []
+    models = {_joined(row.runs[0].config.get("model", "")) for row in board.rows} - {""}
+    facts += [f"model {without_folders(model)}" for model in models if len(models) == 1]
     facts += [counted(board.best.accuracy.n, "seed")]
-    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in board.notes)
     return (
         f'<header><p class="kicker">fedcord report · {escape(" · ".join(facts))}</p>'
         f'<h1>{title}</h1><p class="verdict">{escape(verdict(board))}</p></header>'
-        + (f'<div style="margin-top:1.4rem">{notes}</div>' if notes else "")
     )
+
+
+def _notes_section(board: Leaderboard) -> str:
+    """After the result: what qualifies it, each thing once."""
+    if not board.notes:
+        return ""
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in board.notes)
+    return f"<section><h2>Notes</h2>{notes}</section>"
 
 
 def _leaderboard_section(board: Leaderboard, panels: Panels) -> str:
@@ -96,8 +112,8 @@ def _leaderboard_section(board: Leaderboard, panels: Panels) -> str:
     rows = []
     for row in board.rows:
         cells = [
-            escape(row.name),
-            str(row.accuracy.n),
+            _marked(row.name, row.mark),
+            escape(row.num_seeds),
             _ranged(percent(row.accuracy.mean), cell_bracket(row.accuracy)),
         ]
         if row.difference is not None:
@@ -108,9 +124,12 @@ def _leaderboard_section(board: Leaderboard, panels: Panels) -> str:
                 p_value(row.difference.permutation_p),
             ]
         elif is_compared:
-            cells += ["best", NOTHING, NOTHING]
+            cells += ["best" if row is board.best else NOTHING, NOTHING, NOTHING]
         cells += [percent(row.client_accuracy), byte_size(row.num_bytes), duration(row.seconds)]
         rows.append((cells, row is board.best and is_compared))
+    for own in board.failed:
+        cells = [_marked(own.name, "failed on every seed"), f"0 of {len(own.failures)}"]
+        rows.append(([*cells, *[NOTHING] * (len(head) - len(cells))], False))
     text = f'<p class="small">{escape(board.method)}'
     if is_compared:
         text += (
@@ -128,6 +147,7 @@ def _leaderboard_section(board: Leaderboard, panels: Panels) -> str:
     figure = _figure(panels.final) if panels.final else ""
     return (
         f"<section><h2>Leaderboard</h2>{_table(head, rows)}{text}</p>{notes}{_balanced(board)}"
+        f"{_floor(board)}"
         f"{figure}</section>"
     )
 
@@ -139,6 +159,11 @@ def _balanced(board: Leaderboard) -> str:
     table = _table([*map(escape, head)], [([*map(escape, line)], False) for line in lines])
     title = f'<h3 style="margin-top:2rem">{TITLE}</h3>'
     return f'{title}{table}<p class="small">{EXPLANATION}</p>'
+
+
+def _floor(board: Leaderboard) -> str:
+    sentence = floor_sentence(board)
+    return f"<p>{escape(sentence)}</p>" if sentence else ""
 
 
 def _curves_section(panels: Panels) -> str:
@@ -168,7 +193,8 @@ def _clients_section(board: Leaderboard, panels: Panels) -> str:
     for kind in group_kinds(board):
         head, lines = group_table(board, kind)
         parts.append(
-            f'<h3 style="margin-top:2rem">Accuracy per {escape(kind)}, %</h3>'
+            f'<h3 style="margin-top:2rem">Accuracy per {escape(kind)}, % (95 % interval: Student t '
+            "on the logit scale)</h3>"
             + _table([*map(escape, head)], [([*map(escape, line)], False) for line in lines])
         )
     return f"<section><h2>Clients</h2>{''.join(parts)}</section>" if parts else ""
@@ -213,6 +239,11 @@ def _joined(value: object) -> str:
 def _rounds(row: Row) -> str:
     done = sorted({len(run.metrics) for run in row.runs})
     return str(done[0]) if len(done) == 1 else f"{done[0]}–{done[-1]}"
+
+
+def _marked(name: str, mark: str) -> str:
+    """A name with what must stand beside it."""
+    return escape(name) + (f'<span class="mark">{escape(mark)}</span>' if mark else "")
 
 
 def _ranged(number: str, interval: str) -> str:

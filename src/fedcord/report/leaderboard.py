@@ -1,8 +1,11 @@
 """The comparison itself: one row per algorithm, paired against the best.
 
-Only seeds that every algorithm has finished count, so each mean is over the same problems and the
-difference of two means is the mean of the paired differences. The numbers are final-checkpoint test
-accuracies; a maximum over rounds would select on the test set and is not computed anywhere.
+Only seeds count that every algorithm has finished or failed, so an unfinished study stays paired. A
+row is over those of them it has finished, and two rows are compared over the seeds both have:
+without failures these are all, and the difference of two means is the mean of the paired
+differences. An algorithm that failed on a seed ranks below all that did not, since its mean leaves
+out what was too hard for it. The numbers are final-checkpoint test accuracies; a maximum over
+rounds would select on the test set and is not computed anywhere.
 """
 
 from __future__ import annotations
@@ -10,24 +13,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from fedcord.core.errors import CheckpointError, PairingError
-from fedcord.report.load import Result, Run
-from fedcord.report.numbers import counted, listed
+from fedcord.report.caveats import caveats, failed_runs, left_out
+from fedcord.report.constant import ConstantAnswer, constant_answer
+from fedcord.report.load import Failure, Result, Run
+from fedcord.report.numbers import counted, percent
+from fedcord.report.subject import same_data
+from fedcord.report.training import DID_NOT_TRAIN, untrained_seeds
 from fedcord.statistics import (
     MeanInterval,
     Outcome,
     PairedDifference,
     holm,
-    mean_interval,
     pair,
     paired_difference,
+    share_interval,
 )
 
-SHARED_SETTINGS = (
+ROW_SETTINGS = (
     "algorithm",
     "dataset",
     "partition",
@@ -37,9 +44,15 @@ SHARED_SETTINGS = (
     "participation",
     "subset",
     "longtail",
+    "validation",
+    "test",
     "params",
 )
 """Settings in which the seeds of one row must agree, or they are not repetitions of one thing."""
+
+PAIR_SETTINGS = ("subset", "longtail", "validation", "test")
+"""Settings in which two rows must agree beside data and partition, whose hashes are compared. What
+remains, such as model and rounds, may be a contender's own."""
 
 
 @dataclass(frozen=True)
@@ -48,24 +61,31 @@ class Row:
 
     Attributes:
         name: as the run folders name it.
-        values: [n] final test accuracies in the order of the board's seeds.
+        seeds: [n] those of the board's it has finished.
+        failures: why it did not finish the others.
+        untrained: seeds on which it did not train; see `training`.
+        values: [n] final test accuracies in the order of its seeds.
         accuracy: their mean and interval.
         balanced: [n] balanced accuracies; None where a run did not measure it.
-        difference: this algorithm minus the best, paired; None for the best itself.
+        difference: this algorithm minus the best, paired over the seeds both have; None for the
+            best itself, and where there is no such seed.
         p_holm: p of the paired t test after Holm's correction over all pairs of algorithms; None
             for the best and where no test was possible.
         client_accuracy: mean over seeds of the mean accuracy over clients.
         worst_client: mean over seeds of the worst client's accuracy.
         per_group: by kind of group (such as "domain") and part of it the accuracies [n] on that
-            part, in the order of the board's seeds.
+            part, in the order of its seeds.
         bytes_up: per run, from all clients to the server, mean over seeds.
         bytes_down: per run, from the server to all clients, mean over seeds.
         seconds: per run, mean over seeds.
         num_refused: updates refused on arrival, over all seeds.
-        runs: the runs behind it, in the order of the board's seeds.
+        runs: the runs behind it, in the order of its seeds.
     """
 
     name: str
+    seeds: tuple[int, ...]
+    failures: tuple[Failure, ...]
+    untrained: tuple[int, ...]
     values: tuple[float, ...]
     accuracy: MeanInterval
     balanced: tuple[float, ...] | None
@@ -85,10 +105,36 @@ class Row:
         """All traffic of one run."""
         return self.bytes_up + self.bytes_down
 
+    @property
+    def mark(self) -> str:
+        """What must stand beside its name wherever it is compared; empty for most."""
+        marks = []
+        if self.untrained:
+            some = f" on {len(self.untrained)} of {counted(len(self.seeds), 'seed')}"
+            marks.append(DID_NOT_TRAIN + some * (len(self.untrained) < len(self.seeds)))
+        if self.failures:
+            tried = counted(len(self.seeds) + len(self.failures), "seed")
+            marks.append(f"failed on {len(self.failures)} of {tried}")
+        return ", ".join(marks)
+
+    @property
+    def label(self) -> str:
+        """Its name with the mark."""
+        return f"{self.name} ({self.mark})" if self.mark else self.name
+
+    @property
+    def num_seeds(self) -> str:
+        """How many seeds its numbers are over, of how many it was tried on."""
+        tried = len(self.seeds) + len(self.failures)
+        return f"{len(self.seeds)} of {tried}" if self.failures else str(tried)
+
     def to_json(self) -> dict[str, Any]:
         """As values JSON can hold, accuracies as shares."""
         return {
             "algorithm": self.name,
+            "seeds": list(self.seeds),
+            "failures": [asdict(failure) for failure in self.failures],
+            "did_not_train": list(self.untrained),
             "accuracy": asdict(self.accuracy),
             "accuracies": list(self.values),
             "balanced_accuracies": None if self.balanced is None else list(self.balanced),
@@ -108,20 +154,35 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Failed:
+    """An algorithm without a result on any seed.
+
+    Attributes:
+        name: as the run folders name it.
+        failures: one for each seed.
+    """
+
+    name: str
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
 class Leaderboard:
-    """Algorithms by mean final accuracy, best first.
+    """Algorithms by mean final accuracy, best first; behind them those that failed on a seed.
 
     Attributes:
         rows: at least one.
-        seeds: those every row has.
+        seeds: those every algorithm has finished or failed.
         num_comparisons: how many tests Holm's correction counted.
-        notes: what was left out and why.
+        notes: what was left out and why, and what else to know before reading the numbers.
+        failed: algorithms without any result.
     """
 
     rows: tuple[Row, ...]
     seeds: tuple[int, ...]
     num_comparisons: int
     notes: tuple[str, ...]
+    failed: tuple[Failed, ...] = ()
 
     @property
     def best(self) -> Row:
@@ -133,12 +194,26 @@ class Leaderboard:
         """What everybody learnt."""
         return str(self.best.runs[0].config.get("dataset"))
 
+    @property
+    def floor(self) -> ConstantAnswer | None:
+        """What a model that has learnt nothing would reach."""
+        return constant_answer(self.best.runs[0])
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Who did not train or failed, for tables in which several boards stand together."""
+        marks = [f"{row.name} {row.mark}" for row in self.rows if row.mark]
+        return (*marks, *(f"{own.name} failed on every seed" for own in self.failed))
+
     def to_json(self) -> dict[str, Any]:
         """As values JSON can hold, unrounded; null where a number does not exist."""
         return {
             "seeds": list(self.seeds),
             "best": self.best.name,
             "rows": [row.to_json() for row in self.rows],
+            "failed": [asdict(own) for own in self.failed],
+            "chance": None if self.floor is None else self.floor.chance,
+            "majority": None if self.floor is None else self.floor.majority,
             "num_comparisons": self.num_comparisons,
             "method": self.method,
             "notes": list(self.notes),
@@ -149,13 +224,13 @@ class Leaderboard:
         """What the numbers are, in words that belong under every table."""
         text = (
             "Test accuracy of the final checkpoint in %, mean over "
-            f"{counted(self.best.accuracy.n, 'seed')} with 95 % Student-t interval; never a "
-            "maximum over rounds."
+            f"{counted(self.best.accuracy.n, 'seed')} with 95 % interval (Student t on the logit "
+            "scale, which stays within 0 to 100 %); never a maximum over rounds."
         )
         if len(self.rows) > 1:
             text += (
-                " Differences are paired by seed and partition, in percentage points, to the "
-                "highest mean; p is from the paired t test"
+                " Differences are paired by seed, data and partition, in percentage points, to the "
+                "highest mean, with 95 % Student-t interval; p is from the paired t test"
             )
             text += (
                 f", with Holm's correction for {self.num_comparisons} comparisons (all pairs, "
@@ -163,7 +238,24 @@ class Leaderboard:
                 if self.num_comparisons > 1
                 else "."
             )
+        if any(row.failures for row in self.rows):
+            text += " Where a method failed on a seed, comparisons are over the seeds both have."
         return text
+
+
+def marks_by_study(boards: Sequence[Leaderboard], titles: Sequence[str]) -> tuple[str, ...]:
+    """The marks of boards that stand together, each with its title."""
+    named = zip(boards, titles, strict=True)
+    return tuple(f"{title}: {mark}" for board, title in named for mark in board.marks)
+
+
+def over_shared_seeds(
+    first: Row, second: Row, what: Literal["values", "balanced"] = "values"
+) -> tuple[list[float], list[float]]:
+    """Two rows' numbers on the seeds both have finished, in the same order."""
+    by_seed = [dict(zip(row.seeds, getattr(row, what), strict=True)) for row in (first, second)]
+    shared = sorted(by_seed[0].keys() & by_seed[1].keys())
+    return [by_seed[0][seed] for seed in shared], [by_seed[1][seed] for seed in shared]
 
 
 def leaderboard(runs: Sequence[Run]) -> Leaderboard:
@@ -173,31 +265,80 @@ def leaderboard(runs: Sequence[Run]) -> Leaderboard:
         PairingError: when runs differ in more than the algorithm, or share no seed.
         CheckpointError: when no run is finished.
     """
-    by_name = _finished_by_name(runs)
+    kept, left_out_forgotten = _that_hold_the_same_clients(runs)
+    by_name = _ended_by_name(kept)
     seeds = _common_seeds(by_name)
-    chosen = {name: tuple(own[seed] for seed in seeds) for name, own in by_name.items()}
-    values = {name: tuple(_result(run).accuracy for run in own) for name, own in chosen.items()}
-    order = sorted(chosen, key=lambda name: (-float(np.mean(values[name])), name))
-    outcomes = {name: [_outcome(run) for run in own] for name, own in chosen.items()}
-    pairs = {
-        (first, second): pair(outcomes[second], outcomes[first], names=(second, first))
-        for first, second in itertools.combinations(order, 2)
+    finished = {
+        name: tuple(own[seed] for seed in seeds if own[seed].is_finished)
+        for name, own in by_name.items()
     }
-    differences = {key: paired_difference(p.first, p.second) for key, p in pairs.items()}
+    failures = {
+        name: tuple(f for seed in seeds if (f := own[seed].failure) is not None)
+        for name, own in by_name.items()
+    }
+    chosen = {name: own for name, own in finished.items() if own}
+    if not chosen:
+        said = " ".join(failed_runs(failures, finished))
+        raise CheckpointError(f"every run failed, so there is nothing to compare. {said}")
+    means = {n: float(np.mean([_result(r).accuracy for r in own])) for n, own in chosen.items()}
+    order = sorted(chosen, key=lambda name: (-len(chosen[name]), -means[name], name))
+    differences = {
+        (first, second): difference
+        for first, second in itertools.combinations(order, 2)
+        if (difference := _difference(second, chosen[second], first, chosen[first])) is not None
+    }
     adjusted = dict(zip(differences, holm([d.t_p for d in differences.values()]), strict=True))
     best = order[0]
     rows = tuple(
-        _row(name, chosen[name], differences.get((best, name)), adjusted.get((best, name)))
+        _row(
+            name,
+            chosen[name],
+            failures[name],
+            differences.get((best, name)),
+            adjusted.get((best, name)),
+        )
         for name in order
     )
-    num_comparisons = sum(d.t_p is not None for d in differences.values())
-    return Leaderboard(rows, seeds, num_comparisons, _notes(runs, by_name, seeds))
+    return Leaderboard(
+        rows,
+        seeds,
+        num_comparisons=sum(d.t_p is not None for d in differences.values()),
+        notes=(
+            *left_out(kept, by_name, seeds),
+            *failed_runs(failures, finished),
+            *left_out_forgotten,
+            *caveats(chosen),
+        ),
+        failed=tuple(Failed(n, failures[n]) for n in sorted(finished) if not finished[n]),
+    )
 
 
-def _finished_by_name(runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
+def _that_hold_the_same_clients(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """Runs to compare, and what to say of those whose model has forgotten clients the others hold.
+
+    Where all runs have forgotten the same clients they are compared like any others.
+    """
+
+    def forgotten(run: Run) -> tuple[int, ...]:
+        return run.result.forgotten if run.result is not None else ()
+
+    groups = sorted({forgotten(run) for run in runs if run.is_finished}, key=len)
+    if len(groups) < 2:
+        return list(runs), []
+    kept = [run for run in runs if forgotten(run) == groups[0] or not run.is_finished]
+    others = [run for run in runs if run not in kept]
+    return kept, [
+        f"{run.name}, seed {run.seed} ({percent(_result(run).accuracy)} %), is left out: it was "
+        "made by 'forget', and the other runs hold other clients."
+        for run in others
+    ]
+
+
+def _ended_by_name(runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
+    """Runs that are finished or have failed."""
     by_name: dict[str, dict[int, Run]] = {}
     for run in runs:
-        if not run.is_finished:
+        if not run.is_finished and run.failure is None:
             continue
         own = by_name.setdefault(run.name, {})
         if run.seed in own:
@@ -206,7 +347,7 @@ def _finished_by_name(runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
                 f"{run.folder}; keep one of them, or report the folders separately."
             )
         for other in itertools.islice(own.values(), 1):
-            for key in SHARED_SETTINGS:
+            for key in ROW_SETTINGS:
                 if run.config.get(key) != other.config.get(key):
                     raise PairingError(
                         f"the runs of {run.name} differ in '{key}': seed {other.seed} has "
@@ -234,25 +375,27 @@ def _common_seeds(by_name: Mapping[str, Mapping[int, Run]]) -> tuple[int, ...]:
     return tuple(common)
 
 
-def _notes(
-    runs: Sequence[Run], by_name: Mapping[str, Mapping[int, Run]], seeds: tuple[int, ...]
-) -> tuple[str, ...]:
-    notes: list[str] = []
-    for run in runs:
-        if not run.is_finished:
-            done = counted(len(run.metrics), "round")
-            notes.append(
-                f"{run.name}, seed {run.seed}, is unfinished ({done} recorded) and left out; "
-                "continue it with --resume."
-            )
-    for seed in sorted({seed for own in by_name.values() for seed in own} - set(seeds)):
-        missing = sorted(name for name, own in by_name.items() if seed not in own)
-        notes.append(f"Seed {seed} is left out everywhere: {listed(missing)} did not finish it.")
-    return tuple(notes)
+def _difference(
+    name: str, runs: Sequence[Run], best: str, best_runs: Sequence[Run]
+) -> PairedDifference | None:
+    """Paired over the seeds both have; None where there is none."""
+    shared = {run.seed for run in runs} & {run.seed for run in best_runs}
+    if not shared:
+        return None
+    pairs = pair(
+        [_outcome(run) for run in runs if run.seed in shared],
+        [_outcome(run) for run in best_runs if run.seed in shared],
+        names=(name, best),
+    )
+    return paired_difference(pairs.first, pairs.second)
 
 
 def _row(
-    name: str, runs: tuple[Run, ...], difference: PairedDifference | None, p_holm: float | None
+    name: str,
+    runs: tuple[Run, ...],
+    failures: tuple[Failure, ...],
+    difference: PairedDifference | None,
+    p_holm: float | None,
 ) -> Row:
     results = [_result(run) for run in runs]
     values = tuple(result.accuracy for result in results)
@@ -261,8 +404,11 @@ def _row(
     worst = [min(r.client_accuracy) for r in results if r.client_accuracy]
     return Row(
         name=name,
+        seeds=tuple(run.seed for run in runs),
+        failures=failures,
+        untrained=untrained_seeds(runs),
         values=values,
-        accuracy=mean_interval(values),
+        accuracy=share_interval(values),
         balanced=balanced if len(balanced) == len(runs) else None,
         difference=difference,
         p_holm=p_holm,
@@ -272,7 +418,7 @@ def _row(
         bytes_up=float(np.mean([result.bytes_up for result in results])),
         bytes_down=float(np.mean([result.bytes_down for result in results])),
         seconds=float(np.mean([result.seconds for result in results])),
-        num_refused=sum(entry.num_refused for run in runs for entry in run.metrics),
+        num_refused=sum(len(entry.refused) for run in runs for entry in run.metrics),
         runs=runs,
     )
 
@@ -300,4 +446,8 @@ def _result(run: Run) -> Result:
 
 def _outcome(run: Run) -> Outcome:
     result = _result(run)
-    return Outcome(run.seed, result.partition_hash, result.accuracy)
+    settings = {key: run.config[key] for key in PAIR_SETTINGS if key in run.config}
+    settings["subset"] = run.config.get("subset", "none")
+    if "dataset" in run.config:
+        settings["dataset"] = same_data(run.config["dataset"])
+    return Outcome(run.seed, result.partition_hash, result.accuracy, run.data_hash, settings)

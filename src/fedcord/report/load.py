@@ -1,13 +1,15 @@
 """Run folders as plain values.
 
 The report trusts nothing it reads: a file that is missing, torn or of another shape stops it with
-the file's name, because a table that silently lacks a run is worse than none. The one thing
-forgiven is the last line of `metrics.jsonl`, which a killed run leaves half written.
+the file's name, because a table that lacks a run is worse than none: who is ahead, and over which
+seeds, would change. All such files are named at once. The one thing forgiven is the last line of an
+unfinished run's `metrics.jsonl`, which a killed run leaves half written.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +23,9 @@ from fedcord.core.errors import CheckpointError
 from fedcord.report.fields import RERUN, Fields, read_json, read_text, read_toml
 from fedcord.store.checksums import check_run
 
+MOST_NAMED = 5
+"""Unusable files that one message names."""
+
 
 @dataclass(frozen=True)
 class RoundMetrics:
@@ -32,7 +37,10 @@ class RoundMetrics:
         bytes_up: from all clients.
         bytes_down: to all clients.
         seconds: of the round.
-        num_refused: updates that were not accepted.
+        refused: for every update that was not accepted, why.
+        train_loss: mean over clients; None where they report none, infinite where it was not a
+            finite number.
+        notes: what the algorithm observed.
         lambda_raw: strength of alignment by client; empty for methods without.
     """
 
@@ -41,7 +49,9 @@ class RoundMetrics:
     bytes_up: int
     bytes_down: int
     seconds: float
-    num_refused: int
+    refused: tuple[str, ...] = ()
+    train_loss: float | None = None
+    notes: tuple[str, ...] = ()
     lambda_raw: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -80,6 +90,10 @@ class Result:
         partition_hash: of the split it was trained on.
         state_hash: of the final state.
         per_group: by kind of group (such as "domain") the accuracy on each of its parts.
+        test_counts: [C] test examples of each class; empty where an older version did not record
+            them.
+        notes: what deserves a second look in the data's spread and the settings.
+        forgotten: clients whose data was taken out of the model after the run.
     """
 
     accuracy: float
@@ -92,6 +106,24 @@ class Result:
     partition_hash: str
     state_hash: str
     per_group: Mapping[str, Mapping[str, float]]
+    test_counts: tuple[int, ...]
+    notes: tuple[str, ...]
+    forgotten: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run ended without a result.
+
+    Attributes:
+        seed: of the run.
+        error: the kind of error, such as NumericalError.
+        message: in words.
+    """
+
+    seed: int
+    error: str
+    message: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,13 +132,15 @@ class Run:
 
     Attributes:
         folder: where it is.
-        name: what the tables call it: the folder above `seed-<n>`, else the algorithm.
+        name: what the tables call it: the folder above `seed-<n>…`, else the algorithm; and which
+            clients were forgotten, if any.
         algorithm: from the configuration.
         seed: from the configuration.
         config: all of `config.toml`.
         partition: None only for a run that stopped before it was written.
         metrics: one entry per round, ascending.
-        result: None while the run is unfinished.
+        result: None while the run is unfinished, and if it failed.
+        failure: why it failed; None otherwise.
         provenance: versions, platform, threads; empty when unfinished and not yet written.
         is_verified: whether the files could be compared with checksums; older versions wrote none.
     """
@@ -119,6 +153,7 @@ class Run:
     partition: Partition | None
     metrics: tuple[RoundMetrics, ...]
     result: Result | None
+    failure: Failure | None
     provenance: Mapping[str, Any]
     is_verified: bool = False
 
@@ -126,6 +161,11 @@ class Run:
     def is_finished(self) -> bool:
         """Whether the run has a result."""
         return self.result is not None
+
+    @property
+    def data_hash(self) -> str | None:
+        """Of the examples; None where an older version did not record it."""
+        return self.provenance.get("data_hash")
 
 
 def load_runs(*folders: Path) -> tuple[Run, ...]:
@@ -147,37 +187,100 @@ def load_runs(*folders: Path) -> tuple[Run, ...]:
             f"no run was found in {given or 'no folder at all'}; a run is a folder with a "
             "config.toml, as 'fedcord run' and 'fedcord compare' write it."
         )
-    runs = [load_run(folder) for folder in found]
-    assert len(runs) == len(found)
+    runs, problems = [], []
+    for place in sorted(found):
+        try:
+            runs.append(load_run(place))
+        except CheckpointError as error:
+            problems.append(str(error))
+    if problems:
+        more = f" And {len(problems) - MOST_NAMED} more." if len(problems) > MOST_NAMED else ""
+        raise CheckpointError(" ".join(problems[:MOST_NAMED]) + more)
     return tuple(sorted(runs, key=lambda run: (run.name, run.seed, str(run.folder))))
 
 
 def load_run(folder: Path) -> Run:
     """One run folder; see `Run`."""
     is_verified = check_run(folder)
-    config = read_toml(folder / "config.toml")
-    reader = Fields(folder / "config.toml", config)
+    reader = Fields(folder / "config.toml", read_toml(folder / "config.toml"))
+    config = _checked_config(reader)
     algorithm, seed = reader.text("algorithm"), reader.whole("seed")
     result = _result(folder, seed) if (folder / "result.json").exists() else None
-    partition = _partition(folder, must_exist=result is not None)
-    if result is not None and partition is not None and result.partition_hash != partition.hash:
-        raise CheckpointError(
-            f"{folder / 'result.json'} belongs to partition {result.partition_hash[:12]}, but "
-            f"partition.json beside it is {partition.hash[:12]}; two runs are mixed: {RERUN}."
-        )
-    provenance = folder / "provenance.json"
+    is_finished = result is not None
+    partition = _partition(folder, must_exist=is_finished)
+    if result is not None and partition is not None:
+        _check_belongs(result, partition, folder)
+    rounds = reader.whole("rounds") if is_finished and "rounds" in config else None
+    has_failed = not is_finished and (folder / "failure.json").exists()
     return Run(
         folder=folder,
-        name=folder.parent.name if re.fullmatch(r"seed-\d+", folder.name) else algorithm,
+        name=_name(folder, algorithm, () if result is None else result.forgotten),
         algorithm=algorithm,
         seed=seed,
         config=config,
         partition=partition,
-        metrics=_metrics(folder / "metrics.jsonl", must_exist=result is not None),
+        metrics=_metrics(folder / "metrics.jsonl", is_finished=is_finished, rounds=rounds),
         result=result,
-        provenance=read_json(provenance) if result is not None or provenance.exists() else {},
+        failure=_failure(folder, seed) if has_failed else None,
+        provenance=_provenance(folder, must_exist=is_finished),
         is_verified=is_verified,
     )
+
+
+def _name(folder: Path, algorithm: str, forgotten: Sequence[int]) -> str:
+    pattern = r"seed-\d+.*" if forgotten else r"seed-\d+"  # a run without a client lies beside
+    name = folder.parent.name if re.fullmatch(pattern, folder.name) else algorithm
+    if not forgotten:
+        return name
+    clients = "client" if len(forgotten) == 1 else "clients"
+    return f"{name} without {clients} {', '.join(map(str, forgotten))}"
+
+
+def _checked_config(reader: Fields) -> Mapping[str, Any]:
+    """The configuration, once what reports read of it has the right types."""
+    for key in ("dataset", "partition"):
+        reader.text_or_none(key)
+    for key in ("clients", "rounds", "subset"):
+        if key in reader.values:
+            reader.whole(key)
+    for key in ("participation", "longtail", "validation", "test"):
+        reader.number_or_none(key)
+    if not isinstance(reader.values.get("model"), str):  # one network, or several in turn
+        reader.texts("model")
+    reader.table("params")
+    return reader.values
+
+
+def _check_belongs(result: Result, partition: Partition, folder: Path) -> None:
+    if result.partition_hash != partition.hash:
+        raise CheckpointError(
+            f"{folder / 'result.json'} belongs to partition {result.partition_hash[:12]}, but "
+            f"partition.json beside it is {partition.hash[:12]}; two runs are mixed: {RERUN}."
+        )
+    if result.test_counts and len(result.test_counts) != len(partition.class_names):
+        raise CheckpointError(
+            f"{folder / 'result.json'} counts {len(result.test_counts)} test classes, but "
+            f"partition.json beside it has {len(partition.class_names)}; {RERUN}."
+        )
+
+
+def _provenance(folder: Path, *, must_exist: bool) -> Mapping[str, Any]:
+    path = folder / "provenance.json"
+    if not path.exists() and not must_exist:
+        return {}
+    reader = Fields(path, read_json(path))
+    for key in ("data_hash", "commit", "python"):
+        reader.text_or_none(key)
+    packages = Fields(path, reader.table("packages"))
+    for key in packages.values:
+        packages.text_or_none(key)
+    return reader.values
+
+
+def _failure(folder: Path, seed: int) -> Failure:
+    path = folder / "failure.json"
+    reader = Fields(path, read_json(path))
+    return Failure(seed, reader.text("error"), reader.text("message"))
 
 
 def _result(folder: Path, seed: int) -> Result:
@@ -189,20 +292,23 @@ def _result(folder: Path, seed: int) -> Result:
             f"two runs are mixed: {RERUN}."
         )
     return Result(
-        accuracy=reader.number("accuracy"),
-        balanced_accuracy=reader.number_or_none("balanced_accuracy"),
-        client_accuracy_mean=reader.number_or_none("client_accuracy_mean"),
-        client_accuracy=reader.numbers("client_accuracy"),
+        accuracy=reader.share("accuracy"),
+        balanced_accuracy=reader.share_or_none("balanced_accuracy"),
+        client_accuracy_mean=reader.share_or_none("client_accuracy_mean"),
+        client_accuracy=reader.shares("client_accuracy"),
         bytes_up=reader.whole("bytes_up"),
         bytes_down=reader.whole("bytes_down"),
         seconds=reader.number("seconds"),
         partition_hash=reader.text("partition_hash"),
-        state_hash=str(reader.values.get("state_hash", "")),
+        state_hash=reader.text_or_none("state_hash") or "",
         per_group={
-            key.removeprefix("per_"): reader.table_of_numbers(key)
+            key.removeprefix("per_"): reader.table_of_shares(key)
             for key in reader.values
             if key.startswith("per_")
         },
+        test_counts=reader.wholes("test_counts"),
+        notes=reader.texts("notes"),
+        forgotten=tuple(sorted(reader.wholes("forgotten"))),
     )
 
 
@@ -213,7 +319,7 @@ def _partition(folder: Path, *, must_exist: bool) -> Partition | None:
     reader = Fields(path, read_json(path))
     try:
         counts = np.asarray(reader.values["counts"], dtype=np.int64)
-        names = tuple(str(name) for name in reader.values["class_names"])
+        names = tuple(map(str, reader.entries("class_names")))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise reader.wrong("counts or class_names") from error
     if counts.ndim != 2 or counts.shape[1] != len(names) or (counts < 0).any():
@@ -226,33 +332,46 @@ def _partition(folder: Path, *, must_exist: bool) -> Partition | None:
     )
 
 
-def _metrics(path: Path, *, must_exist: bool) -> tuple[RoundMetrics, ...]:
-    if not path.exists() and not must_exist:
+def _metrics(path: Path, *, is_finished: bool, rounds: int | None) -> tuple[RoundMetrics, ...]:
+    if not path.exists() and not is_finished:
         return ()
     lines = read_text(path).splitlines()
     by_round: dict[int, RoundMetrics] = {}
     for number, line in enumerate(lines, start=1):
         try:
             values = json.loads(line)
-        except ValueError as error:
-            if number == len(lines):
+        except (ValueError, RecursionError) as error:
+            if number == len(lines) and not is_finished:
                 break  # the line a killed run was writing
             raise CheckpointError(f"{path}, line {number}, is not JSON; {RERUN}.") from error
         if not isinstance(values, dict):
             raise CheckpointError(f"{path}, line {number}, is not a JSON object; {RERUN}.")
         reader = Fields(path, values)
-        refused = values.get("refused", ())
         # a resumed run repeats the rounds after its checkpoint: the later line counts
         by_round[reader.whole("round")] = RoundMetrics(
             round=reader.whole("round"),
-            accuracy=reader.number_or_none("accuracy"),
+            accuracy=reader.share_or_none("accuracy"),
             bytes_up=reader.whole("bytes_up"),
             bytes_down=reader.whole("bytes_down"),
             seconds=reader.number("seconds"),
-            num_refused=len(refused) if isinstance(refused, Sequence) else 0,
+            refused=tuple(map(str, reader.entries("refused"))),
+            train_loss=_train_loss(reader),
+            notes=reader.texts("notes"),
             lambda_raw=_lambda_raw(values.get("client_metrics"), reader),
         )
+    is_whole = len(by_round) == rounds == max(by_round, default=0) and 0 not in by_round
+    if rounds is not None and not is_whole:
+        raise CheckpointError(
+            f"{path} does not hold the {rounds} rounds of the finished run beside it; {RERUN}."
+        )
     return tuple(by_round[round_] for round_ in sorted(by_round))
+
+
+def _train_loss(reader: Fields) -> float | None:
+    if "train_loss" not in reader.values:
+        return None
+    loss = reader.number_or_none("train_loss")
+    return math.inf if loss is None else loss
 
 
 def _lambda_raw(client_metrics: object, reader: Fields) -> dict[int, float]:
@@ -265,5 +384,5 @@ def _lambda_raw(client_metrics: object, reader: Fields) -> dict[int, float]:
             for client, values in client_metrics.items()
             if "lambda_raw" in values
         }
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise reader.wrong("client_metrics") from error

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.load import Run
+from fedcord.report.numbers import NOTHING
+from fedcord.report.subject import command_without_folders, without_folders
 
 FLAGS = (
     *("dataset", "subset", "partition", "longtail", "clients", "rounds", "participation", "model"),
@@ -17,46 +19,128 @@ FLAGS = (
 )
 """Settings that have a flag of their own on the command line, in the order to write them."""
 
+OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every")
+"""What a contender may have of its own beside hyper-parameters."""
+
+
+UNKNOWN = "not recorded"
+
 
 def origin_section(board: Leaderboard) -> str:
     """The last section of the page."""
     first = board.best.runs[0]
     facts = {
-        key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        key: without_folders(_text(value))
         for key, value in first.config.items()
         if key not in ("algorithm", "seed", "params", "schema")
         and not isinstance(value, Mapping)
         and all(run.config.get(key) == value for row in board.rows for run in row.runs)
     }
     facts["seeds"] = ", ".join(str(seed) for seed in board.seeds)
-    settings = "".join(
-        f"<dt>{escape(row.name)}</dt><dd>{escape(_params(row.runs[0].config))}</dd>"
-        for row in board.rows
-    )
+    facts |= made_with(board)
     return (
         "<section><h2>How it was obtained</h2>"
         f"{_commands(board)}"
-        f"{_definitions(facts)}<h3>Hyper-parameters</h3><dl>{settings}</dl>"
-        "<details><summary>Partitions and final states</summary>"
+        f"{_definitions(facts)}{_differing(board)}"
+        "<details><summary>All hyper-parameters</summary>"
+        f"{_all_settings(board)}</details>"
+        "<details><summary>Data, partitions and final states</summary>"
         f"{_hashes(board)}</details>"
-        "<details><summary>Versions and machine</summary>"
-        f"{_definitions(_flat(first.provenance))}</details></section>"
+        "<details><summary>Machine and packages</summary>"
+        f"{_definitions(_machine(first))}</details></section>"
     )
+
+
+def made_with(board: Leaderboard) -> dict[str, str]:
+    """Versions and commit of all runs; several where they differ."""
+    origins = [run.provenance for row in board.rows for run in row.runs]
+
+    def all_of(values: Iterable[object]) -> str:
+        return ", ".join(sorted({str(value) for value in values if value})) or UNKNOWN
+
+    return {
+        "fedcord": all_of(own.get("packages", {}).get("fedcord") for own in origins),
+        "commit": all_of(own.get("commit") for own in origins),
+        "torch": all_of(own.get("packages", {}).get("torch") for own in origins),
+        "python": all_of(own.get("python") for own in origins),
+    }
+
+
+def origin_line(board: Leaderboard) -> str:
+    """Code and data in one line, for tables that travel without the page."""
+    made = ", ".join(f"{what} {which}" for what, which in made_with(board).items())
+    hashes = {run.seed: run.data_hash for run in board.best.runs}
+    data = ", ".join(
+        f"{seed}: {UNKNOWN if digest is None else digest[:16]}" for seed, digest in hashes.items()
+    )
+    return f"Made with {made}. Data hash by seed: {data}."
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _machine(run: Run) -> dict[str, str]:
+    shown = {key: value for key, value in run.provenance.items() if key not in ("command", "argv")}
+    return {key: without_folders(value) for key, value in _flat(shown).items()}
+
+
+def _differing(board: Leaderboard) -> str:
+    """Settings and hyper-parameters that several contenders have with different values."""
+    settings = {row.name: _all_of(row.runs[0]) for row in board.rows}
+    keys = sorted({key for own in settings.values() for key in own})
+    shown = [key for key in keys if len({own[key] for own in settings.values() if key in own}) > 1]
+    title = "<h3>Settings in which contenders differ</h3>"
+    if not shown:
+        return f"{title}<p>None beside what only one of them has.</p>" if len(settings) > 1 else ""
+    head = "".join(f"<th>{escape(row.name)}</th>" for row in board.rows)
+    body = "".join(
+        f"<tr><td>{escape(key)}</td>"
+        + "".join(f"<td>{escape(own.get(key, NOTHING))}</td>" for own in settings.values())
+        + "</tr>"
+        for key in shown
+    )
+    return (
+        f'{title}<div class="scroll"><table><thead><tr><th></th>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _all_of(run: Run) -> dict[str, str]:
+    """What a contender may have of its own: a few settings, and its hyper-parameters."""
+    own = {key: run.config[key] for key in OWN_SETTINGS if key in run.config}
+    return {
+        key: without_folders(_text(value))
+        for key, value in (own | _flat_params(run.config)).items()
+    }
+
+
+def _all_settings(board: Leaderboard) -> str:
+    items = "".join(
+        f"<dt>{escape(row.name)}</dt><dd>{escape(_params(row.runs[0].config))}</dd>"
+        for row in board.rows
+    )
+    return f"<dl>{items}</dl>"
 
 
 def _commands(board: Leaderboard) -> str:
-    first = board.best.runs[0]
-    commands = {"One run by itself:": run_command(first)}
-    recorded = recorded_command(first)
-    if recorded is not None:
-        commands = {"The command, as recorded:": recorded} | commands
-    elif len(board.rows) > 1 or len(board.seeds) > 1:
+    one = run_command(board.best.runs[0])
+    whole, title = recorded_command(board.best.runs[0]), "The command, as recorded:"
+    if whole is None and (len(board.rows) > 1 or len(board.seeds) > 1):
         title = "The comparison, rebuilt from its settings because no command was recorded:"
-        commands = {title: study_command(board)} | commands
-    return "".join(
-        f'<p class="small" style="margin:0 0 .3rem">{title}</p><pre>{escape(command)}</pre>'
-        for title, command in commands.items()
-    )
+        whole = study_command(board)
+    text = "" if whole is None else f'<p class="small tight">{title}</p>{_pre(whole)}'
+    text += f"<details><summary>One run by itself</summary>{_pre(one)}</details>"
+    if any(command_without_folders(command) != command for command in (one, whole or "")):
+        text += (
+            '<p class="small">"…" stands for folders of the machine it ran on; provenance.json in '
+            "each run folder has the whole command.</p>"
+        )
+    return text
+
+
+def _pre(command: str) -> str:
+    return f"<pre>{escape(command_without_folders(command))}</pre>"
 
 
 def recorded_command(run: Run) -> str | None:
@@ -119,18 +203,21 @@ def _params(config: Mapping[str, Any]) -> str:
 
 def _hashes(board: Leaderboard) -> str:
     head = "".join(f"<th>{escape(row.name)}</th>" for row in board.rows)
+    runs = [{run.seed: run for run in row.runs} for row in board.rows]
     body = ""
-    for place, seed in enumerate(board.seeds):
-        results = [row.runs[place].result for row in board.rows]
-        states = "".join(
-            f"<td><code>{escape(result.state_hash[:12]) if result else ''}</code></td>"
-            for result in results
-        )
-        partition = results[0].partition_hash if results[0] else ""
-        body += f"<tr><td>{seed}</td><td><code>{escape(partition[:16])}</code></td>{states}</tr>"
+    for seed in sorted({seed for own in runs for seed in own}):
+        results = [own.get(seed) for own in runs]
+        known = next(run for run in results if run is not None)
+        cells = [
+            UNKNOWN if known.data_hash is None else known.data_hash[:16],
+            known.result.partition_hash[:16] if known.result else "",
+            *(run.result.state_hash[:12] if run and run.result else NOTHING for run in results),
+        ]
+        body += f"<tr><td>{seed}</td>"
+        body += "".join(f"<td><code>{escape(cell)}</code></td>" for cell in cells) + "</tr>"
     return (
-        f'<div class="scroll"><table><thead><tr><th>seed</th><th>partition</th>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+        '<div class="scroll"><table><thead><tr><th>seed</th><th>data</th><th>partition</th>'
+        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 

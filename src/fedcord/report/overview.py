@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcord.core.errors import ConfigError
-from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.leaderboard import Leaderboard, marks_by_study
 from fedcord.report.markdown import pipe_table
-from fedcord.report.numbers import NOTHING, counted, percent
+from fedcord.report.numbers import NOTHING, bracket, counted, percent
 from fedcord.statistics import MeanInterval
 
 
@@ -39,11 +39,13 @@ class Overview:
         titles: [S] of the studies.
         num_seeds: [S] of the studies.
         rows: the algorithms.
+        marks: who did not train or failed, and in which study.
     """
 
     titles: tuple[str, ...]
     num_seeds: tuple[int, ...]
     rows: tuple[OverviewRow, ...]
+    marks: tuple[str, ...] = ()
 
     def to_markdown(self) -> str:
         """A pipe table with what it is below; the best mean of every study is bold."""
@@ -62,19 +64,19 @@ class Overview:
         few, many = min(self.num_seeds), max(self.num_seeds)
         seeds = counted(few, "seed") if few == many else f"{few} to {many} seeds"
         below = (
-            f"Final test accuracy in %, mean and half the width of its 95 % Student-t interval "
+            f"Final test accuracy in %, mean and 95 % interval, Student t on the logit scale "
             f"({seeds} in each study), the best mean of a study bold. Intervals that overlap say "
             "little about a difference, since seeds are paired: see --against NAME. The last two "
             "columns are means over studies; they describe these studies and test nothing."
         )
-        return f"{table}\n\n{below}\n"
+        return "\n\n".join([table, below, *(f"Note: {mark}." for mark in self.marks)]) + "\n"
 
 
 def _cell(own: MeanInterval | None, best: float) -> str:
     if own is None:
         return NOTHING
     mean = f"**{percent(own.mean, 1)}**" if own.mean == best else percent(own.mean, 1)
-    return mean if own.high is None else f"{mean} ± {percent(own.high - own.mean, 1)}"
+    return f"{mean} {bracket(own, 1)}" if own.has_interval else mean
 
 
 def overview(boards: Sequence[Leaderboard], titles: Sequence[str]) -> Overview:
@@ -103,7 +105,12 @@ def overview(boards: Sequence[Leaderboard], titles: Sequence[str]) -> Overview:
         OverviewRow(name, tuple(study.get(name) for study in studies), None, None)
         for name in elsewhere
     ]
-    return Overview(tuple(titles), tuple(len(board.seeds) for board in boards), tuple(rows))
+    return Overview(
+        tuple(titles),
+        tuple(len(board.seeds) for board in boards),
+        tuple(rows),
+        marks_by_study(boards, titles),
+    )
 
 
 def _mean_ranks(

@@ -6,12 +6,12 @@ CSS = """
 :root {
   color-scheme: light dark;
   --page: #ffffff; --panel: #f6f8fa; --ink: #1b2530; --muted: #5c6773; --line: #dfe3e8;
-  --accent: #0072b2; --mark: #e8f2f8; --blue: #0072b2;
+  --accent: #0072b2; --mark: #e8f2f8; --blue: #0072b2; --warn: #b3450a;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #12171d; --panel: #1a2129; --ink: #e6eaee; --muted: #9ba7b3; --line: #2d3742;
-    --accent: #56b4e9; --mark: #16303f; --blue: #3a97d4;
+    --accent: #56b4e9; --mark: #16303f; --blue: #3a97d4; --warn: #f0925c;
   }
 }
 * { box-sizing: border-box; }
@@ -34,6 +34,7 @@ a { color: var(--accent); }
   font-size: 1.3rem; line-height: 1.45; letter-spacing: -.005em;
 }
 .small, .note, figcaption { color: var(--muted); font-size: .875rem; line-height: 1.55; }
+p.tight { margin-bottom: .3rem; }
 .note { padding-left: .9rem; border-left: 3px solid #e69f00; }
 .scroll { overflow-x: auto; margin: 0 0 1rem; }
 .narrow { max-width: 36rem; }
@@ -46,6 +47,7 @@ tbody tr { border-bottom: 1px solid var(--line); }
 tbody tr.best { background: var(--mark); }
 tbody tr.best td:first-child { font-weight: 600; }
 td .range { display: block; color: var(--muted); font-size: .8rem; line-height: 1.3; }
+td .mark { display: block; color: var(--warn); font-size: .8rem; line-height: 1.3; }
 .figures {
   display: grid; gap: 2.2rem; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr));
 }

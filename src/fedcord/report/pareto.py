@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fedcord.report.canvas import INK, MUTED, house_style, look
+from fedcord.report.floor_lines import GID, draw_floor
 from fedcord.report.frontier import Choice, Frontier, frontier, interval_ends, panel_titles
 from fedcord.report.labels import Box, Label, place_labels
 from fedcord.report.leaderboard import Leaderboard
@@ -75,6 +76,8 @@ def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = 
             axes.plot(*zip(*steps, strict=True), color=MUTED, linewidth=1.3, zorder=1.5)
             for choice in front.choices:
                 _draw_point(axes, choice, zero, names)
+        for axes, board in zip(panels, boards, strict=False):
+            draw_floor(axes, board.floor, "y")
         fig.supxlabel(XLABEL, fontsize=10, color=MUTED)
         fig.supylabel(YLABEL, fontsize=10, color=MUTED)
         fig.draw_without_rendering()  # the layout must be final before names are fitted into it
@@ -203,7 +206,9 @@ def _write_names(axes: Axes, front: Frontier, zero: float) -> None:
         texts.append(text)
     area = axes.get_window_extent()
     bounds = (area.x0 + unit, area.y0 + unit, area.x1, area.y1)
-    placed = place_labels(labels, _lines(axes, front, zero), bounds, unit)
+    words = [text.get_window_extent() for text in axes.texts if text.get_gid() == GID]
+    taken = [(box.x0, box.y0, box.x1, box.y1) for box in words]
+    placed = place_labels(labels, [*_lines(axes, front, zero), *taken], bounds, unit)
     for text, label, place in zip(texts, labels, placed, strict=True):
         offset = [(c - p) / unit for c, p in zip(place.centre, label.point, strict=True)]
         text.set_position((offset[0], offset[1]))
@@ -245,6 +250,6 @@ def _lines(axes: Axes, front: Frontier, zero: float) -> list[Box]:
 
 
 def _bar(choice: Choice) -> tuple[float, float]:
-    """The interval in percent, cut off at the ends of what an accuracy can be."""
+    """The interval in percent."""
     low, high = interval_ends(choice.row)
-    return max(100 * low, 0.0), min(100 * high, 100.0)
+    return 100 * low, 100 * high

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedcord.report.canvas import DASHES, house_style, look
+from fedcord.report.floor_lines import draw_floor
 from fedcord.report.leaderboard import Leaderboard, Row
 from fedcord.report.numbers import byte_size
-from fedcord.statistics import mean_interval
+from fedcord.statistics import share_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,13 +52,13 @@ def curve(row: Row) -> Curve:
                 accuracy.setdefault(entry.round, []).append(entry.accuracy)
                 traffic.setdefault(entry.round, []).append(total)
     rounds = tuple(r for r in sorted(accuracy) if len(accuracy[r]) == len(row.runs))
-    intervals = [mean_interval([100 * value for value in accuracy[r]]) for r in rounds]
+    intervals = [share_interval(accuracy[r]) for r in rounds]
     return Curve(
         rounds,
         tuple(float(np.mean(traffic[r])) for r in rounds),
-        tuple(i.mean for i in intervals),
-        tuple(i.mean if i.low is None else max(0.0, i.low) for i in intervals),
-        tuple(i.mean if i.high is None else min(100.0, i.high) for i in intervals),
+        tuple(100 * i.mean for i in intervals),
+        tuple(100 * (i.mean if i.low is None else i.low) for i in intervals),
+        tuple(100 * (i.mean if i.high is None else i.high) for i in intervals),
     )
 
 
@@ -91,6 +92,7 @@ def accuracy_figure(board: Leaderboard, against: Against) -> Figure:
             axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: byte_size(size)))
         axes.set_ylabel("test accuracy, %")
         if places:
+            draw_floor(axes, board.floor, "y")
             _draw_legend(fig, axes, [row.name for row in board.rows])
         else:
             axes.text(0.5, 0.5, "no round was evaluated", transform=axes.transAxes, ha="center")
@@ -120,12 +122,17 @@ def final_figure(board: Leaderboard) -> Figure:
                 ends = [100 * interval.low, 100 * interval.high]
                 axes.plot(ends, [place - 0.1] * 2, color=colour, linewidth=2.2)
             axes.plot([100 * interval.mean], [place - 0.1], "o", color=colour, markersize=6.5)
-        axes.set_yticks(range(len(board.rows)), [row.name for row in board.rows])
-        axes.set_ylim(len(board.rows) - 0.4, -0.6)
+        axes.set_yticks(range(len(board.rows)), [_two_lines(row) for row in board.rows])
+        axes.set_ylim(len(board.rows) - 0.3, -0.6)
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("final test accuracy, %")
+        draw_floor(axes, board.floor, "x")
     return fig
+
+
+def _two_lines(row: Row) -> str:
+    return f"{row.name}\n({row.mark})" if row.mark else row.name
 
 
 def _draw_curve(

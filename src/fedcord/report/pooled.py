@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.report.against import in_words
-from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.leaderboard import Leaderboard, marks_by_study, over_shared_seeds
 from fedcord.report.markdown import pipe_table
 from fedcord.report.numbers import cell_bracket, counted, listed, p_value, percent, points
 from fedcord.statistics import PairedDifference, holm, stratified_difference
@@ -52,6 +52,7 @@ class PooledAgainst:
         seeds: [S] of the studies.
         others: the comparisons.
         left_out: algorithms that are not in every study.
+        marks: who did not train or failed, and in which study.
     """
 
     baseline: str
@@ -61,6 +62,7 @@ class PooledAgainst:
     seeds: tuple[tuple[int, ...], ...]
     others: tuple[PooledVersus, ...]
     left_out: tuple[str, ...]
+    marks: tuple[str, ...] = ()
 
     @property
     def shared_seeds(self) -> tuple[int, ...]:
@@ -91,9 +93,9 @@ class PooledAgainst:
         pairs = counted(sum(map(len, self.seeds)), "pair")
         below = (
             f"Final test accuracy, mean over {len(self.titles)} studies; differences to "
-            f"{self.baseline} in percentage points, paired by seed and partition ({pairs}), mean "
-            "over studies of equal weight, with 95 % Student-t interval from the spread within "
-            "studies; p with Holm's correction for "
+            f"{self.baseline} in percentage points, paired by seed, data and partition ({pairs}), "
+            "mean over studies of equal weight, with 95 % Student-t interval from the spread "
+            "within studies; p with Holm's correction for "
             f"{counted(len(self.others), 'comparison')} with {self.baseline}. The statement is "
             "about these studies. 'not shown' does not mean equal."
         )
@@ -107,6 +109,7 @@ class PooledAgainst:
                 "intervals may be too narrow; studies with seeds of their own (--seed) are "
                 "independent."
             )
+        notes += [f"Note: {mark}." for mark in self.marks]
         return "\n\n".join([table, *notes]) + "\n"
 
 
@@ -126,11 +129,15 @@ def pooled_against(
     everywhere = set.intersection(*(set(study) for study in studies))
     if name not in everywhere:
         raise ConfigError(unknown_name("--against", name, sorted(everywhere)))
-    names = sorted(everywhere - {name})
+    names = sorted(
+        other
+        for other in everywhere - {name}
+        if all(over_shared_seeds(study[other], study[name])[0] for study in studies)
+    )
     if not names:
         raise ConfigError(f"--against '{name}': no other algorithm is in every study.")
     strata = [
-        [np.subtract(study[other].values, study[name].values) for study in studies]
+        [np.subtract(*over_shared_seeds(study[other], study[name])) for study in studies]
         for other in names
     ]
     found = [stratified_difference([own.tolist() for own in each]) for each in strata]
@@ -152,5 +159,6 @@ def pooled_against(
         tuple(board.dataset for board in boards),
         tuple(board.seeds for board in boards),
         tuple(sorted(others, key=lambda own: -own.difference.mean)),
-        tuple(sorted(set.union(*(set(study) for study in studies)) - everywhere)),
+        tuple(sorted(set.union(*(set(study) for study in studies)) - {name, *names})),
+        marks_by_study(boards, titles),
     )

@@ -7,6 +7,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedcord.report.balanced import (
+    EXPLANATION,
+    balanced_table,
+    floor_sentence,
+    is_worth_showing,
+)
 from fedcord.report.leaderboard import Leaderboard, Row
 from fedcord.report.numbers import (
     NOTHING,
@@ -30,6 +36,11 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
     console.print(f"[bold]{escape(verdict(board))}[/bold]", highlight=False)
     console.print(_table(board, is_wide))
     console.print(f"[dim]{escape(board.method)}[/dim]", highlight=False)
+    if is_worth_showing(board):
+        console.print(_balanced(board))
+        console.print(f"[dim]{escape(EXPLANATION)}[/dim]", highlight=False)
+    if sentence := floor_sentence(board):
+        console.print(escape(sentence), highlight=False)
     for note in board.notes:
         console.print(f"[yellow]note[/yellow] {escape(note)}", highlight=False)
     console.print()
@@ -47,15 +58,29 @@ def _table(board: Leaderboard, is_wide: bool) -> Table:
     table.add_column("traffic", justify="right", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
     for row in board.rows:
-        table.add_row(*_cells(row, len(board.rows) > 1, is_wide))
+        table.add_row(*_cells(row, board, is_wide))
+    for own in board.failed:
+        table.add_row(_marked(own.name, "failed on every seed"), "failed")
     return table
 
 
-def _cells(row: Row, is_compared: bool, is_wide: bool) -> list[str]:
+def _balanced(board: Leaderboard) -> Table:
+    head, rows = balanced_table(board)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="bold", pad_edge=False)
+    table.add_column(head[0], overflow="fold", min_width=9)
+    for heading in head[1:]:
+        table.add_column(escape(heading), justify="right")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def _cells(row: Row, board: Leaderboard, is_wide: bool) -> list[str]:
     gap = "  " if is_wide else "\n"
-    name = escape(row.name)
+    is_compared, is_best = len(board.rows) > 1, row is board.best
+    name = _marked(row.name, row.mark)
     cells = [
-        f"[bold]{name}[/bold]" if row.difference is None and is_compared else name,
+        f"[bold]{name}[/bold]" if is_best and is_compared else name,
         percent(row.accuracy.mean) + gap + _dim(cell_bracket(row.accuracy)),
     ]
     if row.difference is not None:
@@ -63,10 +88,14 @@ def _cells(row: Row, is_compared: bool, is_wide: bool) -> list[str]:
         cells.append(points(difference.mean) + gap + _dim(cell_bracket(difference.interval)))
         cells.append(p_value(row.p_holm))
     elif is_compared:
-        cells += ["[green]best[/green]", NOTHING]
+        cells += ["[green]best[/green]" if is_best else NOTHING, NOTHING]
     if is_wide:
         cells.append(percent(row.client_accuracy))
     return [*cells, byte_size(row.num_bytes), duration(row.seconds)]
+
+
+def _marked(name: str, mark: str) -> str:
+    return f"{escape(name)}\n[red]{escape(mark)}[/red]" if mark else escape(name)
 
 
 def _dim(text: str) -> str:

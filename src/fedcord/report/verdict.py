@@ -1,4 +1,7 @@
-"""The one sentence a reader takes away, which must not say more than the seeds can show."""
+"""The one sentence a reader takes away, which must not say more than the seeds can show.
+
+A method that did not train or failed on a seed is marked in it wherever it is named.
+"""
 
 from __future__ import annotations
 
@@ -12,32 +15,39 @@ LEVEL = 0.05
 
 def verdict(board: Leaderboard) -> str:
     """The outcome in plain words: who is ahead, by how much, how sure, on how many seeds."""
-    best, n = board.best, board.best.accuracy.n
-    seeds = counted(n, "seed")
+    return f"{_compared(board)}{_failed(board)}{_untrained(board)}"
+
+
+def _compared(board: Leaderboard) -> str:
+    best = board.best
     if len(board.rows) == 1:
         interval = f" {bracket(best.accuracy, 1)}" if best.accuracy.has_interval else ""
         return (
-            f"{best.name} reaches {percent(best.accuracy.mean, 1)} %{interval} test accuracy on "
-            f"{seeds}; there is no other algorithm to compare it with."
+            f"{best.label} reaches {percent(best.accuracy.mean, 1)} %{interval} test accuracy on "
+            f"{counted(best.accuracy.n, 'seed')}; there is no other algorithm to compare it with."
         )
     second = board.rows[1]
     difference = second.difference
-    assert difference is not None  # every row but the best has one
-    if n == 1:
+    if difference is None:
+        return f"{best.label} and {second.label} share no seed, so nothing can be said of them."
+    seeds = counted(difference.n, "seed")
+    # a method that failed on a seed stands lower in the table, and may be higher on the others
+    first, other = (best, second) if difference.mean <= 0 else (second, best)
+    if difference.n == 1:
         return (
-            f"{best.name} is {_size(difference)} above {second.name} on the one seed there is, and "
-            "one seed cannot show a difference; run at least five."
+            f"{first.label} is {_size(difference)} above {other.label} on the one seed there is, "
+            "and one seed cannot show a difference; run at least five."
             if difference.mean
-            else f"{best.name} and {second.name} are equal on the one seed there is; run five."
+            else f"{best.label} and {second.label} are equal on the one seed there is; run five."
         )
-    if _is_ahead(second):
+    if _is_shown(second):
         evidence = _evidence(second, difference)
-        return f"{best.name} is ahead of {second.name} by {evidence}, {seeds}." + _others(board)
+        return f"{first.label} is ahead of {other.label} by {evidence}, {seeds}." + _others(board)
     if difference.t_p is None and difference.mean == 0:
-        text = f"{best.name} and {second.name} have equal accuracy on each of {seeds}."
+        text = f"{best.label} and {second.label} have equal accuracy on each of {seeds}."
     elif difference.t_p is None:
         text = (
-            f"{best.name} is {_size(difference)} above {second.name} on every one of {seeds}; "
+            f"{first.label} is {_size(difference)} above {other.label} on every one of {seeds}; "
             "equal differences leave no spread for a t test."
         )
     else:
@@ -47,29 +57,48 @@ def verdict(board: Leaderboard) -> str:
             else ""
         )
         text = (
-            f"No difference between {best.name} and {second.name} that these {seeds} can show"
+            f"No difference between {best.label} and {second.label} that these {seeds} can show"
             f"{counting}: {_evidence(second, difference)}."
         )
     return text + _others(board)
 
 
-def _is_ahead(row: Row) -> bool:
-    """Whether the best is shown to be ahead of this row."""
+def _failed(board: Leaderboard) -> str:
+    names = [own.name for own in board.failed]
+    return f" {listed(names)} failed on every seed." if names else ""
+
+
+def _untrained(board: Leaderboard) -> str:
+    """What a comparison with a method that did not train is worth."""
+    names = [row.name for row in board.rows if row.untrained]
+    if not names or len(board.rows) == 1:
+        return ""
+    return f" What {listed(names)} could reach is not known: see the notes on training."
+
+
+def _is_shown(row: Row) -> bool:
+    """Whether a difference between the best and this row is shown."""
     return row.p_holm is not None and row.p_holm < LEVEL
+
+
+def _is_behind(row: Row) -> bool:
+    """Whether the best is shown to be ahead of this row."""
+    return _is_shown(row) and row.difference is not None and row.difference.mean < 0
 
 
 def _evidence(row: Row, difference: PairedDifference) -> str:
     p = p_value(row.p_holm)
     p_text = f"p {p[0]} {p[1:]}" if p.startswith("<") else f"p = {p}"
-    interval = bracket(_turned(difference.interval), _decimals(difference))
+    own = difference.interval
+    interval = bracket(own if difference.mean > 0 else _turned(own), _decimals(difference))
     return f"{_size(difference)} {interval}, {p_text}"
 
 
 def _others(board: Leaderboard) -> str:
-    behind = [row.name for row in board.rows[2:] if _is_ahead(row)]
+    behind = [row.label for row in board.rows[2:] if _is_behind(row)]
     if not behind:
         return ""
-    also = "also " if _is_ahead(board.rows[1]) else ""
+    also = "also " if _is_behind(board.rows[1]) else ""
     return f" {board.best.name} is {also}ahead of {listed(behind)}."
 
 

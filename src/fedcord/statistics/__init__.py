@@ -1,7 +1,12 @@
 """Honest statistics on plain arrays: intervals, pairing, tests, corrections. Needs no torch."""
 
 from fedcord.statistics.corrections import holm
-from fedcord.statistics.intervals import MeanInterval, bootstrap_interval, mean_interval
+from fedcord.statistics.intervals import (
+    MeanInterval,
+    bootstrap_interval,
+    mean_interval,
+    share_interval,
+)
 from fedcord.statistics.pairing import Outcome, Pairs, pair
 from fedcord.statistics.stratified import stratified_difference
 from fedcord.statistics.tests import PairedDifference, paired_difference, sign_flip_p
@@ -16,6 +21,7 @@ __all__ = [
     "mean_interval",
     "pair",
     "paired_difference",
+    "share_interval",
     "sign_flip_p",
     "stratified_difference",
 ]

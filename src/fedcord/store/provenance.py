@@ -50,6 +50,20 @@ def _here() -> dict[str, Any]:
     }
 
 
+def identity(origin: Mapping[str, Any]) -> dict[str, Any]:
+    """What a result carries of its provenance: which data, which code."""
+    packages = origin.get("packages", {})
+    return {
+        "data_hash": origin.get("data_hash"),
+        "commit": origin.get("commit"),
+        "versions": {
+            "fedcord": packages.get("fedcord"),
+            "torch": packages.get("torch"),
+            "python": origin.get("python"),
+        },
+    }
+
+
 def versions() -> dict[str, str | None]:
     """Of the packages that decide results."""
     return {name: _version(name) for name in PACKAGES}

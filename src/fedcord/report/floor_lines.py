@@ -1,0 +1,85 @@
+"""Chance and the largest class as lines in figures of accuracy.
+
+A line far from all points would press them together, so from some distance on it becomes a few
+words at the edge it lies beyond.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from fedcord.report.canvas import MUTED
+from fedcord.report.constant import ConstantAnswer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+REACH = 1.0
+"""How far beyond what is drawn an axis is extended to show a line, in spans of what is drawn."""
+SMALL = 8.0
+GID = "floor"
+"""Marks the words in a figure, so that names can keep clear of them."""
+
+
+def floor_levels(floor: ConstantAnswer | None) -> dict[str, float]:
+    """Names and accuracies in percent; the largest class only where it stands out."""
+    if floor is None:
+        return {}
+    levels = {"chance": 100 * floor.chance}
+    if floor.is_unequal:
+        levels["largest class"] = 100 * floor.majority
+    return levels
+
+
+def draw_floor(axes: Axes, floor: ConstantAnswer | None, along: Literal["x", "y"]) -> None:
+    """Draw the levels on the axis that shows accuracies; call it once the data is drawn."""
+    low, high = axes.get_xlim() if along == "x" else axes.get_ylim()
+    reach, pad = REACH * (high - low), 0.04 * (high - low)
+    ends, beyond = [low, high], []
+    levels = floor_levels(floor)
+    for name, level in levels.items():
+        text = f"{name} {level:.1f} %"
+        if low - reach <= level <= high + reach:
+            draw = axes.axvline if along == "x" else axes.axhline
+            draw(level, color=MUTED, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
+            _write(axes, text, level, along, is_lower=len(levels) > 1 and name == "chance")
+            ends += [level - pad, level + pad]
+        else:
+            beyond.append(f"{text} {_arrow(along, is_below=level < low)}")
+    (axes.set_xlim if along == "x" else axes.set_ylim)(min(ends), max(ends))
+    if beyond:
+        axes.text(
+            0.005 if along == "x" else 0.995,
+            0.01,
+            ", ".join(beyond),
+            transform=axes.transAxes,
+            ha="left" if along == "x" else "right",
+            va="bottom",
+            fontsize=SMALL,
+            color=MUTED,
+            gid=GID,
+        )
+
+
+def _arrow(along: str, *, is_below: bool) -> str:
+    return ("←" if is_below else "→") if along == "x" else ("↓" if is_below else "↑")
+
+
+def _write(axes: Axes, text: str, level: float, along: str, *, is_lower: bool) -> None:
+    """The name beside its line; the lower of two on the outer side, so that they never meet."""
+    if along == "x":  # above the axes, where nothing is drawn
+        place, shift, across = (level, 1.0), (-2 if is_lower else 2, 1), "xaxis"
+    else:
+        place, shift, across = (1.0, level), (0, -2 if is_lower else 2), "yaxis"
+    axes.annotate(
+        text,
+        place,
+        shift,
+        xycoords=getattr(axes, f"get_{across}_transform")(),
+        textcoords="offset points",
+        ha="right" if along == "y" or is_lower else "left",
+        va="top" if along == "y" and is_lower else "bottom",
+        fontsize=SMALL,
+        color=MUTED,
+        gid=GID,
+    )

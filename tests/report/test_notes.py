@@ -1,0 +1,38 @@
+"""How notes of many runs become few lines."""
+
+import pytest
+
+from fedcord.report.notes import Note, gathered
+
+GRID = [(name, seed) for name in ("a", "b", "c", "d") for seed in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("notes", "expected"),
+    [
+        ([Note("a", 0, "it is late.")], "a, seed 0: it is late."),
+        ([Note(n, s, "it is late") for n, s in GRID], "4 methods × 3 seeds: it is late."),
+        ([Note(n, s, "it is late") for n, s in GRID[:7]], "3 methods, 7 runs: it is late."),
+        ([Note(n, 0, "late") for n in "ab"], "a and b, seed 0: late."),
+        ([Note(n, s, "late") for n in "ab" for s in (0, 1)], "a and b × 2 seeds: late."),
+        (
+            [Note(n, s, f"client {s} of 5 is empty") for n, s in GRID],
+            "4 methods × 3 seeds: client 0 of 5 is empty (a, seed 0; other numbers elsewhere).",
+        ),
+        (
+            [Note("a", 0, "clients 1, 2 and 7 more"), Note("a", 1, "clients 5")],
+            "a, 2 seeds: clients 1, 2 and 7 more (seed 0; other numbers elsewhere).",
+        ),
+        (
+            [Note("a", 0, f"client {k} has 1e-{k}") for k in range(4)],
+            "a, seed 0: client 0 has 1e-0 (and 3 more like it).",
+        ),
+    ],
+)
+def test_notes_alike_but_for_numbers_are_one(notes: list[Note], expected: str) -> None:
+    assert gathered(notes) == (expected,)
+
+
+def test_different_notes_stay_apart_in_their_order() -> None:
+    notes = [Note("a", 0, "x"), Note("a", 0, "y"), Note("a", 1, "x")]
+    assert gathered(notes) == ("a, 2 seeds: x.", "a, seed 0: y.")
