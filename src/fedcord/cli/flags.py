@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import tomllib
 from pathlib import Path
 from typing import Any
+
+from fedcord.core.toml import parse_value
 
 DATA_FLAGS = {
     "dataset": "data set, npz:PATH or folder:PATH (default digits)",
@@ -90,15 +91,7 @@ def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
         key = name.replace("-", "_")
         text = getattr(arguments, key, None)
         if text is not None:
-            settings[key] = text if key in ("dataset", "partition") else _value(text)
+            settings[key] = text if key in ("dataset", "partition") else parse_value(text)
     if getattr(arguments, "model", None):
         settings["model"] = arguments.model
     return settings
-
-
-def _value(text: str) -> Any:
-    """A number when it is one; otherwise the text, for the loader to refuse in its own words."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text

@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedcord.core.errors import ConfigError
 from fedcord.core.params import check_params, param
 
 DEFAULT_ROUNDS = 20
+MAX_CLIENTS, MAX_ROUNDS, MAX_THREADS = 10_000_000, 1_000_000_000, 1024
+"""More is a slip of the hand, and would fill memory or never end."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,15 @@ class RunConfig:
         None, "training examples kept, drawn at random by the seed; none: all", at_least=1
     )
     longtail: float = param(1.0, "largest class over smallest, 1 for no change", at_least=1)
-    clients: int = param(10, "number of clients; 0 takes it from the data (natural)", at_least=0)
-    rounds: int | None = param(None, "rounds of exchange; none: the method's own", at_least=1)
+    clients: int = param(
+        10,
+        "number of clients; 0 takes it from the data (natural)",
+        at_least=0,
+        at_most=MAX_CLIENTS,
+    )
+    rounds: int | None = param(
+        None, "rounds of exchange; none: the method's own", at_least=1, at_most=MAX_ROUNDS
+    )
     participation: float = param(1.0, "share of clients visited per round", above=0, at_most=1)
     model: tuple[str, ...] = param(
         ("auto",), "network of the clients; several are dealt out in turn"
@@ -37,12 +47,16 @@ class RunConfig:
     validation: float = param(0.1, "share of a client's data for selection", at_least=0, below=1)
     test: float = param(0.1, "share of a client's data for its own test", at_least=0, below=1)
     evaluate_every: int = param(1, "rounds between evaluations", at_least=1)
-    threads: int = param(1, "threads of a computation; changes bits", at_least=1)
+    threads: int = param(
+        1, "threads of a computation; changes bits", at_least=1, at_most=MAX_THREADS
+    )
     params: Mapping[str, Any] = field(default_factory=dict)
     """The algorithm's parameters, nested and plain."""
 
     def __post_init__(self) -> None:
         check_params(self)
+        if not self.model:
+            raise ConfigError("model = []: name at least one network, such as auto.")
 
     def plain(self) -> dict[str, Any]:
         """As values that TOML and JSON can hold."""
