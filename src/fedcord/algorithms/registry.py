@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fedcord.algorithms.hyperprototype.presets import AVERAGED, REFERENCE
-from fedcord.algorithms.oneshot.ladder import PRESETS
+from fedcord.algorithms.oneshot.ladder import FOR_USE, PRESETS
 from fedcord.core.errors import ConfigError, shown, unknown_name
 
 
@@ -27,12 +27,14 @@ class AlgorithmInfo:
         summary: one line.
         family: averaging, prototype, oneshot, analytic or own.
         preset: parameter values this name stands for, as nested plain values.
+        is_logged: whether it is a version of the research log, listed only on demand.
     """
 
     path: str
     summary: str
     family: str
     preset: Mapping[str, Any] = field(default_factory=dict)
+    is_logged: bool = False
 
 
 ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
@@ -102,7 +104,11 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         },
         **{
             name: AlgorithmInfo(
-                "fedcord.algorithms.oneshot.oneshot:OneShot", rung.summary, "oneshot", rung.values
+                "fedcord.algorithms.oneshot.oneshot:OneShot",
+                rung.summary,
+                "oneshot",
+                rung.values,
+                name not in FOR_USE,
             )
             for name, rung in PRESETS.items()
         },
@@ -215,6 +221,12 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         ),
     }
 )
+
+
+def first_of_class(name: str) -> str:
+    """The first name of the table with the same class: the algorithm of which it is a form."""
+    path = ALGORITHMS[name].path
+    return next(other for other, info in ALGORITHMS.items() if info.path == path)
 
 
 VERBS = ("aggregate", "client_update", "expected_update", "init", "predict", "rounds")

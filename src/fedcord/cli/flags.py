@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedcord.core.toml import parse_value
+
+if TYPE_CHECKING:
+    from fedcord.experiment.run import Place
 
 DATA_FLAGS = {
     "dataset": "data set, npz:PATH or folder:PATH (default digits)",
@@ -66,7 +69,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="E",
         help="sequential, processes (fastest for long runs) or wire (strict test)",
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: cores)")
+    parser.add_argument("--workers", metavar="N", help="processes (default: cores)")
     parser.add_argument(
         "--reuse",
         type=Path,
@@ -95,3 +98,23 @@ def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
     if getattr(arguments, "model", None):
         settings["model"] = arguments.model
     return settings
+
+
+def place_from(arguments: argparse.Namespace, out: Path) -> Place:
+    """Where and how to run, from the flags of `add_run_flags`."""
+    from fedcord.experiment.run import Place
+
+    return Place(
+        out,
+        arguments.engine,
+        arguments.resume,
+        workers_from(arguments),
+        arguments.data_dir,
+        arguments.download,
+        arguments.reuse,
+    )
+
+
+def workers_from(arguments: argparse.Namespace) -> Any:
+    """The number of workers as it was given; Place and `engine_problems` judge it."""
+    return None if arguments.workers is None else parse_value(arguments.workers)

@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from fedcord import __version__
-from fedcord.core.errors import ConfigError, FedcordError, NumericalError, ProtocolError
+from fedcord.cli.unknown_words import unknown_words
+from fedcord.core.errors import (
+    ConfigError,
+    FedcordError,
+    NumericalError,
+    ProtocolError,
+    shown,
+)
+from fedcord.core.names import is_plain
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -55,8 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, (place, summary) in COMMANDS.items():
         module = importlib.import_module(f"fedcord.cli.{place}")
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
-    arguments = parser.parse_args(argv)
-    sys.path.insert(0, "")  # `module:Class` finds a user's own algorithm in the current folder
+    words = list(sys.argv[1:] if argv is None else argv)
+    odd = [word for word in words if not is_plain(word)]
+    if odd:
+        return _fail(ConfigError([_odd_word(word) for word in odd]), EXIT_BAD_INPUT)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        flags = commands.choices[arguments.command]._option_string_actions
+        return _fail(ConfigError(unknown_words(unknown, arguments, flags)), EXIT_BAD_INPUT)
     command = importlib.import_module(f"fedcord.cli.{COMMANDS[arguments.command][0]}")
     try:
         command.execute(arguments)
@@ -71,6 +85,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return EXIT_FAILED
     return 0
+
+
+def _odd_word(word: str) -> str:
+    return (
+        f"{shown(word)} has line breaks, other control characters or bytes that are not UTF-8; "
+        "write it without, and rename files that have them."
+    )
 
 
 def _fail(error: FedcordError, code: int) -> int:

@@ -7,7 +7,15 @@ import json
 import sys
 from pathlib import Path
 
-from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from
+from fedcord.cli.flags import (
+    add_data_flags,
+    add_run_flags,
+    place_from,
+    settings_from,
+    workers_from,
+)
+from fedcord.cli.own_modules import find_own_modules
+from fedcord.core.errors import ConfigError, gather
 
 RUNS = Path("runs")
 
@@ -21,27 +29,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """One run, then its result."""
+    from fedcord.experiment.config import engine_problems
     from fedcord.experiment.load import load_config
 
+    find_own_modules([arguments.algorithm])
     settings = {**settings_from(arguments), "algorithm": arguments.algorithm}
-    config = load_config(settings, arguments.assignments)
+    problems = engine_problems(arguments.engine, workers_from(arguments))
+    with gather(problems):
+        config = load_config(settings, arguments.assignments)
+    if problems:
+        raise ConfigError(problems)
 
     from fedcord.cli.progress import RunBars
-    from fedcord.experiment.run import Place, find_run_to_resume, new_run_folder, run
+    from fedcord.experiment.run import find_run_to_resume, new_run_folder, run
     from fedcord.store.run_folder import RunFolder
 
     out = arguments.out
     if out is None:
         out = (find_run_to_resume if arguments.resume else new_run_folder)(RUNS, config)
-    place = Place(
-        out,
-        arguments.engine,
-        arguments.resume,
-        arguments.workers,
-        arguments.data_dir,
-        arguments.download,
-        arguments.reuse,
-    )
+    place = place_from(arguments, out)
     was_finished = RunFolder(out).is_finished
     with RunBars(hidden=arguments.json or arguments.quiet) as bars:
         result = run(config, place, bars.watch(config.algorithm))

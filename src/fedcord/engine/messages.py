@@ -8,11 +8,13 @@ Every byte that arrives is checked before use.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from fedcord.core.contract import Update
-from fedcord.core.errors import ProtocolError
+from fedcord.core.errors import ProtocolError, shown
+from fedcord.core.params import LARGEST
 from fedcord.core.tensors import Tensors, decode, encode, prefixed, select
 from fedcord.engine.visit import Answer, Job, Refusal
 
@@ -21,8 +23,11 @@ MAX_HEADER_BYTES = 16 * 2**20
 
 
 def pack(header: Mapping[str, Any], tensors: Tensors) -> bytes:
-    """One message."""
-    text = json.dumps(header).encode()
+    """One message; its header holds finite numbers only, as JSON does."""
+    try:
+        text = json.dumps(header, allow_nan=False).encode()
+    except ValueError as error:
+        raise ProtocolError(f"a message header holds what JSON cannot ({error}).") from error
     return len(text).to_bytes(LENGTH_BYTES, "little") + text + encode(tensors)
 
 
@@ -33,12 +38,16 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     if len(data) < LENGTH_BYTES or length > MAX_HEADER_BYTES or end > len(data):
         raise ProtocolError(f"a message of {len(data)} bytes announces a header of {length} bytes.")
     try:
-        header = json.loads(data[LENGTH_BYTES:end])
-    except ValueError as error:
+        header = json.loads(data[LENGTH_BYTES:end], parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a message header is not JSON ({error}).") from error
     if not isinstance(header, dict):
         raise ProtocolError("a message header is not a JSON object.")
     return header, decode(data[end:])
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def pack_job(job: Job) -> bytes:
@@ -58,10 +67,10 @@ def unpack_job(data: bytes) -> Job:
     header, shared = unpack(data)
     try:
         if header["verb"] not in ("update", "personalize", "evaluate", "validate"):
-            raise ProtocolError(f"a job asks for '{header['verb']}', which is no verb.")
-        numbers = (int(header["round"]), int(header["num_rounds"]), int(header["seed"]))
+            raise ProtocolError(f"a job asks for {shown(header['verb'])}, which is no verb.")
+        numbers = (_count(header["round"]), _count(header["num_rounds"]), _count(header["seed"]))
         of = header["models_of"]
-        models_of = None if of is None else tuple(int(client) for client in of)
+        models_of = None if of is None else tuple(_count(client) for client in of)
         return Job(header["verb"], shared, *numbers, models_of)
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"a job's header is incomplete ({error}).") from error
@@ -71,19 +80,33 @@ def pack_answer(answer: Answer, memory: Tensors) -> bytes:
     """An answer together with the memory the client keeps."""
     if isinstance(answer, Refusal):
         return pack({"refusal": answer.reason}, prefixed("memory", memory))
-    header = {"weight": answer.weight, "metrics": dict(answer.metrics)}
+    metrics = {k: v if math.isfinite(v) else None for k, v in answer.metrics.items()}
+    header = {"weight": answer.weight, "metrics": metrics}
     return pack(header, {**prefixed("update", answer.tensors), **prefixed("memory", memory)})
 
 
 def unpack_answer(data: bytes) -> tuple[Answer, dict[str, Any]]:
-    """The inverse of `pack_answer`."""
+    """The inverse of `pack_answer`; a metric that was not finite comes back as NaN."""
     header, tensors = unpack(data)
     memory = select(tensors, "memory")
     if "refusal" in header:
         return Refusal(str(header["refusal"])), memory
     try:
-        metrics = {str(k): float(v) for k, v in header["metrics"].items()}
-        weight = float(header["weight"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        metrics = {k: math.nan if v is None else _number(v) for k, v in header["metrics"].items()}
+        weight = _number(header["weight"])
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ProtocolError(f"an answer's header is incomplete ({error}).") from error
     return Update(select(tensors, "update"), weight, metrics), memory
+
+
+def _count(value: object) -> int:
+    """A whole number from 0 that counters can hold, and nothing that only looks like one."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
+        raise ValueError(f"{shown(value)} is not a whole number from 0")
+    return value
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"{shown(value)} is not a number")
+    return float(value)

@@ -174,7 +174,12 @@ class ProcessesExecutor:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "fedcord.engine.worker"],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "fedcord.engine.worker",
+                ],  # -P: nothing from the current folder
                 stdin=subprocess.PIPE,
                 pass_fds=[theirs.fileno(), data],
                 env={**os.environ, **WORKER_ENVIRONMENT},

@@ -86,13 +86,12 @@ def make_study(
     }
     problems = [f"'{a}' is listed twice; list it once." for a in _repeated(algorithms)]
     for label, form in (variants or {}).items():
-        found = _form_problems(label, form)
-        if label in forms:
+        found = [*filter(None, [_label_problem(label)]), *_form_problems(label, form)]
+        if str(label).casefold() in {other.casefold() for other in forms}:
             found.append(f"variant '{label}' has the name of another contender; rename it.")
         problems += found
         if not found:
             forms[label] = form
-    problems += filter(None, (_label_problem("contender", label) for label in forms))
     if name is not None:
         problems += filter(None, [name_problem("name of the study", name)])
     if not forms and not problems:
@@ -151,6 +150,16 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     if problems:
         raise ConfigError(problems)
     return study
+
+
+def named_in(path: Path) -> list[str]:
+    """The algorithms that a study file names, wherever they stand; `load_study` judges the file."""
+    values = read_toml(path)
+    listed, variants = values.get("algorithms"), values.get("variants")
+    names = list(listed) if isinstance(listed, list) else []
+    forms = variants.values() if isinstance(variants, dict) else ()
+    names += [form.get("algorithm") for form in forms if isinstance(form, dict)]
+    return [name for name in names if isinstance(name, str)]
 
 
 def run_study(
@@ -228,11 +237,11 @@ def _form_problems(label: str, form: object) -> list[str]:
     return problems
 
 
-def _label_problem(what: str, label: str) -> str | None:
+def _label_problem(label: object) -> str | None:
     """Why a contender cannot have a folder of this name in the study's."""
-    if label.casefold() in OWN_FILES:
-        return f"{what} '{label}' has the name of a file of the report; choose another."
-    return name_problem(what, label)
+    if str(label).casefold() in OWN_FILES:
+        return f"variant '{label}' has the name of a file of the report; choose another."
+    return name_problem("variant", label)
 
 
 def _merged_params(common: object, own: Mapping[str, Any]) -> object:

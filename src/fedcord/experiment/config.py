@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedcord.core.errors import ConfigError
+from fedcord.core.errors import ConfigError, shown, unknown_name
 from fedcord.core.params import check_params, param
 
 DEFAULT_ROUNDS = 20
 MAX_CLIENTS, MAX_ROUNDS, MAX_THREADS = 10_000_000, 1_000_000_000, 1024
 """More is a slip of the hand, and would fill memory or never end."""
+MAX_WORKERS = 1024
+ENGINES = ("sequential", "processes", "wire")
+"""Ways to reach clients; none changes the result."""
 
 
 @dataclass(frozen=True)
@@ -78,3 +81,17 @@ class RunConfig:
             for name in sorted(mine.keys() | other.keys())
             if mine.get(name) != other.get(name)
         ]
+
+
+def engine_problems(engine: object, workers: object) -> list[str]:
+    """What is wrong with the choice of an engine; it is no part of a run's identity."""
+    problems = []
+    if engine not in ENGINES:
+        problems.append(unknown_name("engine", str(engine), ENGINES))
+    counted = workers if isinstance(workers, int) and not isinstance(workers, bool) else 0
+    if workers is not None and not 1 <= counted <= MAX_WORKERS:
+        problems.append(
+            f"workers = {shown(workers)}: must be a whole number from 1 to {MAX_WORKERS}; left "
+            "out, there is one per core."
+        )
+    return problems

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcord.core.contract import Env, ServerState, SharesWork
-from fedcord.core.errors import CheckpointError, ConfigError, unknown_name
+from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
@@ -35,13 +35,12 @@ from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.visit import Executor
 from fedcord.engine.wire import WireExecutor
 from fedcord.experiment.build import Experiment, build_experiment
-from fedcord.experiment.config import RunConfig
+from fedcord.experiment.config import RunConfig, engine_problems
 from fedcord.models.registry import auto_model
 from fedcord.store.checkpoint import Checkpoint, load_newest, save_checkpoint
 from fedcord.store.provenance import provenance
 from fedcord.store.run_folder import RunFolder
 
-ENGINES = ("sequential", "processes", "wire")
 ABOUT_ACCURACY = ("own_models", "accuracy_by_rule")
 """What a round's line says about its accuracy where a method has it, repeated in the result."""
 
@@ -90,6 +89,11 @@ class Place:
     allow_download: bool = False
     reuse: Path | None = None
 
+    def __post_init__(self) -> None:
+        problems = engine_problems(self.engine, self.workers)
+        if problems:
+            raise ConfigError(problems)
+
 
 def new_run_folder(root: Path, config: RunConfig) -> Path:
     """A folder name nobody has used: time, algorithm, data, seed."""
@@ -127,8 +131,6 @@ def run(
     A finished run is not repeated: its result is returned as it is.
     """
     watch = progress or Progress()
-    if place.engine not in ENGINES:
-        raise ConfigError(unknown_name("engine", place.engine, ENGINES))
     if place.reuse is not None:
         try:
             place.reuse.mkdir(parents=True, exist_ok=True)
