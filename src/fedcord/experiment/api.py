@@ -121,7 +121,8 @@ def compare(
     if problems:
         raise ConfigError(problems)
     values = {**settings, "dataset": _dataset_name(dataset)}
-    study = make_study(names, values, seeds, assignments, variants=forms)
+    texts = [assignments] if isinstance(assignments, str) else assignments
+    study = make_study(names, values, seeds, texts, variants=forms)
     root = RUNS / study.name if out is None else Path(out)
     place = _place(root, engine, resume, workers, data_dirs, download, reuse)
     run_study(study, root, place, dataset=_own_data(dataset))

@@ -85,6 +85,8 @@ def make_study(
         label: {"algorithm": name} for name, label in _labels(algorithms).items()
     }
     problems = [f"'{a}' is listed twice; list it once." for a in _repeated(algorithms)]
+    own = [label for label, form in forms.items() if ":" in form["algorithm"]]
+    problems += filter(None, map(_label_problem, own))
     for label, form in (variants or {}).items():
         found = [*filter(None, [_label_problem(label)]), *_form_problems(label, form)]
         if str(label).casefold() in {other.casefold() for other in forms}:
@@ -102,8 +104,8 @@ def make_study(
         values = {**settings, **own_settings, "algorithm": form["algorithm"]}
         with gather(problems):
             values["params"] = _merged_params(settings.get("params", {}), form.get("params", {}))
-            own = _assignments_for(label, forms, assignments)
-            contenders[label] = load_config(values, own, fixed_rounds_win=True)
+            chosen = _assignments_for(label, forms, assignments)
+            contenders[label] = load_config(values, chosen, fixed_rounds_win=True)
     first = next(iter(contenders.values())).seed if contenders else 0
     if not isinstance(num_seeds, int) or isinstance(num_seeds, bool):
         problems.append(f"seeds = {shown(num_seeds)}: must be a whole number, how many to run.")
@@ -240,8 +242,8 @@ def _form_problems(label: str, form: object) -> list[str]:
 def _label_problem(label: object) -> str | None:
     """Why a contender cannot have a folder of this name in the study's."""
     if str(label).casefold() in OWN_FILES:
-        return f"variant '{label}' has the name of a file of the report; choose another."
-    return name_problem("variant", label)
+        return f"contender '{label}' has the name of a file of the report; choose another."
+    return name_problem("contender", label)
 
 
 def _merged_params(common: object, own: Mapping[str, Any]) -> object:
