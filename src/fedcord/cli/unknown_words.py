@@ -30,15 +30,16 @@ def unknown_words(
         flag, equals, value = word.partition("=")
         if not equals and rest and not rest[0].startswith("--"):
             value = rest.pop(0)
-        key = _parameter(flag.lstrip("-"), arguments)
+        name = flag.lstrip("-")
+        key = _parameter(name, arguments)
         if key is not None:
             problems.append(
                 f"unknown flag {shown(flag)}; the algorithm's parameter is set by "
                 f"--set {key}={value or 'VALUE'}"
             )
         else:
-            near = difflib.get_close_matches(flag[:80], flags, n=3)
-            hint = f"; did you mean {any_of(near)}?" if near else ""
+            near = difflib.get_close_matches(name[:80], [f.lstrip("-") for f in flags], n=3)
+            hint = f"; did you mean {any_of([f'--{n}' for n in near])}?" if near else ""
             problems.append(f"unknown flag {shown(flag)}{hint}")
     see = f"See 'fedcord {arguments.command} --help'."
     return [f"{problem}{'' if problem.endswith('?') else '.'} {see}" for problem in problems]
