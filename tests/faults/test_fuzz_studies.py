@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,48 +14,54 @@ from hypothesis import strategies as st
 
 from fedcord.core.errors import ConfigError
 from fedcord.experiment.compare import load_study, named_in
-from fedcord.experiment.config import RunConfig
 from tests.faults.budget import examples
 
-SETTINGS = list(RunConfig.__dataclass_fields__)
+WHOLE: dict[str, Any] = {
+    "name": "mine",
+    "algorithms": ["fedavg", "afl"],
+    "seeds": 2,
+    "settings": {"clients": 5, "partition": "iid", "model": ["mlp:8"], "longtail": 2, "test": 0.1},
+    "params": {},
+    "variants": {
+        "strong": {
+            "algorithm": "fedprox",
+            "rounds": 3,
+            "model": "auto",
+            "params": {"proximal_weight": 1.0, "local": {"lr": 0.1, "epochs": 2}},
+        }
+    },
+}
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 number = st.one_of(
     st.integers(-5, 5),
     st.sampled_from([2**31, 2**63 - 1, 2**63, 10**30, 10**400]),
     st.floats(allow_nan=True),
 )
+name = st.sampled_from(
+    ["fedavg", "iid", "none", "../x", "..", "", "a/b", "os:path", "a:b", "plots"]
+)
 plain = st.recursive(
-    st.one_of(number, st.booleans(), text, st.sampled_from(["fedavg", "iid", "auto", "none"])),
+    st.one_of(number, st.booleans(), text, name),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(text, inner, max_size=2)),
-    max_leaves=6,
+    max_leaves=4,
 )
-name = st.one_of(st.sampled_from(["fedavg", "fedprox", "afl", "../x", "os:path", "a:b"]), plain)
-parts = st.dictionaries(
-    st.sampled_from(["lr", "epochs", "batch_size", "optimizer", "odd"]), plain, max_size=2
-)
-params = st.one_of(
-    plain,
-    st.dictionaries(
-        st.sampled_from(["local", "proximal_weight", "odd"]), st.one_of(plain, parts), max_size=2
-    ),
-)
-common = st.dictionaries(st.sampled_from([*SETTINGS, "seeds", "odd"]), plain, max_size=3)
-form = st.fixed_dictionaries(
-    {},
-    optional={"algorithm": name, "params": params, "rounds": plain, "model": plain, "odd": plain},
-)
-study = st.fixed_dictionaries(
-    {},
-    optional={
-        "name": st.one_of(text, plain),
-        "algorithms": st.one_of(st.lists(name, max_size=3), plain),
-        "seeds": plain,
-        "settings": st.one_of(common, plain),
-        "params": params,
-        "variants": st.one_of(st.dictionaries(text, st.one_of(form, plain), max_size=2), plain),
-        "odd": plain,
-    },
-)
+
+
+@st.composite
+def study(draw: st.DrawFn) -> dict[str, Any]:
+    """A study that would be right but for a few of its values or names."""
+    values: dict[str, Any] = copy.deepcopy(WHOLE)
+    for _ in range(draw(st.integers(1, 2))):
+        part: Any = values
+        key = draw(st.sampled_from(sorted(part)))
+        while isinstance(part[key], dict) and part[key] and draw(st.integers(0, 3)):
+            part = part[key]
+            key = draw(st.sampled_from(sorted(part)))
+        if draw(st.integers(0, 3)):
+            part[key] = draw(plain)
+        else:
+            part[draw(st.one_of(name, text, st.sampled_from(["algorithm", "params"])))] = part[key]
+    return values
 
 
 def loads_or_refuses(content: bytes, folder: Path) -> None:
@@ -74,23 +81,12 @@ def loads_or_refuses(content: bytes, folder: Path) -> None:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(values=study)
+@given(values=study())
 def test_any_values_are_loaded_or_refused(tmp_path: Path, values: dict[str, Any]) -> None:
     loads_or_refuses(tomli_w.dumps(values).encode(), tmp_path)
 
 
-WHOLE = b"""name = "mine"
-algorithms = ["fedavg"]
-seeds = 2
-[settings]
-rounds = 3
-partition = "dirichlet:0.1"
-[params]
-local = { lr = 0.1 }
-[variants.strong]
-algorithm = "fedprox"
-params = { proximal_weight = 1.0 }
-"""
+TEXT = tomli_w.dumps(WHOLE).encode()
 
 
 @settings(
@@ -98,11 +94,11 @@ params = { proximal_weight = 1.0 }
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(place=st.integers(0, len(WHOLE)), length=st.integers(0, 5), put=st.binary(max_size=4))
+@given(place=st.integers(0, len(TEXT)), length=st.integers(0, 5), put=st.binary(max_size=4))
 def test_any_damage_is_loaded_or_refused(
     tmp_path: Path, place: int, length: int, put: bytes
 ) -> None:
-    loads_or_refuses(WHOLE[:place] + put + WHOLE[place + length :], tmp_path)
+    loads_or_refuses(TEXT[:place] + put + TEXT[place + length :], tmp_path)
 
 
 @pytest.mark.parametrize(

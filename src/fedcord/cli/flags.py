@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,20 @@ RUN_FLAGS = {
 }
 
 
+MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 4000
+"""What file systems take."""
+
+
+def path(text: str) -> Path:
+    """The type of flags that name a folder or file."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("must not be empty; '.' is the current folder")
+    names = [os.fsencode(name) for name in Path(text).parts]
+    if max(map(len, names)) > MAX_NAME_BYTES or sum(map(len, names)) > MAX_PATH_BYTES:
+        raise argparse.ArgumentTypeError("is longer than names of files can be")
+    return Path(text)
+
+
 def add_data_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose data and clients."""
     for name, text in DATA_FLAGS.items():
@@ -37,7 +52,7 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
         "--data-dir",
         action="append",
         metavar="DIR",
-        type=Path,
+        type=path,
         help="folder with data sets, repeatable (default: $FEDCORD_DATA, then the user's cache)",
     )
     parser.add_argument(
@@ -72,11 +87,11 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", metavar="N", help="processes (default: cores)")
     parser.add_argument(
         "--reuse",
-        type=Path,
+        type=path,
         metavar="DIR",
         help="keep clients' work here and take it from here when methods differ on the server only",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results")
+    parser.add_argument("--out", type=path, metavar="DIR", help="folder for the results")
     parser.add_argument("--resume", action="store_true", help="go on with an unfinished run")
     add_output_flags(parser)
 

@@ -64,9 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         module = importlib.import_module(f"fedcord.cli.{place}")
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
     words = list(sys.argv[1:] if argv is None else argv)
-    odd = [word for word in words if not is_plain(word)]
+    odd = [problem for problem in map(_odd_word, words) if problem is not None]
     if odd:
-        return _fail(ConfigError([_odd_word(word) for word in odd]), EXIT_BAD_INPUT)
+        return _fail(ConfigError(odd), EXIT_BAD_INPUT)
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         flags = commands.choices[arguments.command]._option_string_actions
@@ -87,11 +87,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _odd_word(word: str) -> str:
-    return (
-        f"{shown(word)} has line breaks, other control characters or bytes that are not UTF-8; "
-        "write it without, and rename files that have them."
-    )
+def _odd_word(word: str) -> str | None:
+    """Why a word cannot be understood whatever the command, or None."""
+    if not is_plain(word):
+        return (
+            f"{shown(word)} has line breaks, other control characters or bytes that are not UTF-8; "
+            "write it without, and rename files that have them."
+        )
+    if word.startswith("-") and word.endswith("=--"):  # argparse would take it for no value at all
+        return f"{shown(word)}: '--' is no value."
+    return None
 
 
 def _fail(error: FedcordError, code: int) -> int:
