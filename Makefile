@@ -6,7 +6,7 @@ PEERS  := .venv-bench
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check fuzz bench clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -22,6 +22,9 @@ $(STAMP): pyproject.toml constraints.txt requirements-dev.txt
 demo: setup ## compare four methods on real digits and write the report
 	$(BIN)/fedcord compare fedavg fedprox flare afl --dataset digits --partition dirichlet:0.1 \
 	  --clients 10 --rounds 15 --seeds 5 --out runs/demo --resume
+	@echo
+	@echo "Go on with 'fedcord' after 'source $(BIN)/activate', or call it as $(BIN)/fedcord:"
+	@echo "  $(BIN)/fedcord list"
 
 test: setup ## run every test
 	$(BIN)/python -m pytest --numprocesses auto
@@ -32,6 +35,9 @@ check: setup ## what a change must pass: format, lint, types, layers, tests (doc
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses auto
+
+fuzz: setup ## try thousands of damaged files, odd flags and broken messages (an hour or more)
+	FEDCORD_FUZZ=500 $(BIN)/python -m pytest --numprocesses auto tests/faults
 
 bench: setup $(PEERS)/.installed ## measure speed and memory against peers (half an hour; see benchmarks/README.md)
 	$(BIN)/python benchmarks/fedavg_round.py

@@ -20,6 +20,8 @@ __version__ = "0.1.0"
 _PLACES = {
     "run": "experiment.api",
     "compare": "experiment.api",
+    "resume": "experiment.api",
+    "write_report": "experiment.api",
     "Comparison": "experiment.api",
     "load_dataset": "data.registry",
     "Dataset": "data.dataset",
@@ -85,7 +87,7 @@ if TYPE_CHECKING:
     from fedcord.data.dataset import Dataset, Split
     from fedcord.data.partition import make_partition
     from fedcord.data.registry import load_dataset
-    from fedcord.experiment.api import Comparison, compare, run
+    from fedcord.experiment.api import Comparison, compare, resume, run, write_report
 
 __all__ = [
     "Algorithm",
@@ -122,7 +124,9 @@ __all__ = [
     "load_dataset",
     "make_partition",
     "param",
+    "resume",
     "run",
+    "write_report",
 ]
 
 

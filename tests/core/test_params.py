@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 
 from fedcord.core.errors import ConfigError, unknown_name
-from fedcord.core.params import build, check_params, describe, param, plain
+from fedcord.core.params import build, check_params, describe, param, parameters_like, plain
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Outer:
     mode: str = param("a", "mode", choices=("a", "b"))
     flag: bool = param(False, "flag")
     names: tuple[str, ...] = param(("x",), "names")
+    sizes: tuple[int, ...] = param((1,), "sizes", at_least=1)
     inner: Inner = param(Inner(), "inner")
 
     def __post_init__(self) -> None:
@@ -28,7 +29,7 @@ class Outer:
 
 def test_build_reads_nested_plain_values_and_plain_is_its_inverse() -> None:
     made = build(Outer, {"mode": "b", "names": ["p", "q"], "inner": {"lr": 1, "steps": 3}})
-    assert made == Outer("b", False, ("p", "q"), Inner(1.0, 3))
+    assert made == Outer("b", False, ("p", "q"), (1,), Inner(1.0, 3))
     assert build(Outer, plain(made)) == made
 
 
@@ -60,6 +61,36 @@ def test_wrong_types_are_refused(values: dict[str, object], words: str) -> None:
         build(Outer, values)
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"inner": {"steps": 2**63}}, f"steps = {2**63}: must be at most {2**63 - 1}"),
+        ({"inner": {"steps": int("9" * 4000)}}, "steps = 999.*…: must be at most"),
+        ({"inner": {"steps": 16**5000}}, "steps = a number of thousands of digits: must be at"),
+        ({"inner": {"lr": 10**400}}, "lr = 1000.*…: must be a finite number"),
+        ({"mode": "a\nb"}, "must be text without line breaks"),
+        ({"mode": "\udc80"}, "must be text without line breaks"),
+        ({"names": ["p", "q\0"]}, "must be text without line breaks"),
+        ({"sizes": [4, 0]}, r"sizes = \[4, 0\]: must be >= 1"),
+        ({"sizes": [2**63]}, "must be at most"),
+        ({"inner": 3}, r"inner = 3: must be a table of its parts \(lr, steps\)"),
+    ],
+)
+def test_values_nothing_can_hold_are_refused_in_a_short_message(
+    values: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        build(Outer, values)
+    assert len(str(caught.value)) < 250
+
+
+def test_a_parameter_is_found_by_its_last_part() -> None:
+    assert parameters_like(Outer, "lr") == ["inner.lr"]
+    assert parameters_like(Outer, "inner.steps") == ["inner.steps"]
+    assert parameters_like(Outer, "mode") == ["mode"]
+    assert parameters_like(Outer, "r") == []
+
+
 def test_a_direct_call_is_checked_too() -> None:
     with pytest.raises(ConfigError, match=r"Inner.lr = 0: must be > 0"):
         Inner(lr=0)
@@ -69,13 +100,23 @@ def test_describe_names_every_parameter_with_its_limits() -> None:
     rows = {name: (default, allowed) for name, default, allowed, _ in describe(Outer)}
     assert rows["inner.lr"] == ("0.1", "> 0")
     assert rows["mode"] == ("'a'", "one of a, b")
-    assert set(rows) == {"mode", "flag", "names", "inner.lr", "inner.steps"}
+    assert set(rows) == {"mode", "flag", "names", "sizes", "inner.lr", "inner.steps"}
 
 
 def test_unknown_name_suggests_the_nearest_and_the_last_part_of_a_dotted_name() -> None:
     assert "did you mean 'fedavg'?" in unknown_name("algorithm", "fedavgg", ["fedavg", "moon"])
     assert "did you mean 'local.lr'?" in unknown_name("parameter", "lr", ["local.lr", "weight"])
     assert "did you mean" not in unknown_name("algorithm", "zzz", ["fedavg"])
+
+
+def test_of_many_names_the_three_nearest_are_shown_and_where_the_rest_is() -> None:
+    names = ["fedavg", "fedavgm", "fedova", *(f"thing{number}" for number in range(50))]
+    assert unknown_name("thing", "fedavgg", names, "fedcord list things") == (
+        "unknown thing 'fedavgg'; did you mean 'fedavg', 'fedavgm' or 'fedova'? "
+        "`fedcord list things` shows all."
+    )
+    assert unknown_name("thing", "y" * 10_000, names, "see").startswith("unknown thing 'yyy")
+    assert len(unknown_name("thing", "y" * 10_000, names, "see")) < 150
 
 
 def test_a_number_or_a_word_is_refused_with_both_named() -> None:

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 from fedcord.core.contract import Update
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import hash_tensors
+from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.messages import (
     pack,
     pack_answer,
@@ -16,7 +19,7 @@ from fedcord.engine.messages import (
     unpack_answers,
     unpack_job,
 )
-from fedcord.engine.visit import Job, Refusal
+from fedcord.engine.visit import Job, Refusal, check_update
 
 TENSORS = {"model.w": torch.arange(4.0), "n": torch.tensor(3)}
 
@@ -111,3 +114,44 @@ def test_headers_are_checked(header: dict[str, object]) -> None:
         unpack_job(pack(header, {}))
     with pytest.raises(ProtocolError, match="answer"):
         unpack_answer(pack(header, {}))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_metrics_that_are_not_finite_travel_as_null(value: float) -> None:
+    message = pack_answer(Update(TENSORS, 1.0, {"train_loss": value, "other": 0.5}), {})
+    assert b'"train_loss": null' in message
+    answer, _ = unpack_answer(message)
+    assert isinstance(answer, Update)
+    assert math.isnan(answer.metrics["train_loss"])
+    assert answer.metrics["other"] == 0.5
+
+
+def test_headers_hold_what_json_can() -> None:
+    with pytest.raises(ProtocolError, match="holds what JSON cannot"):
+        pack({"loss_sum": math.inf}, {})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"round": -1}, {"round": 1.5}, {"seed": 2**63}, {"seed": "7"}, {"models_of": "12"},
+     {"models_of": 3}, {"models_of": [True]}, {"verb": []}],
+)  # fmt: skip
+def test_jobs_with_numbers_that_count_nothing_are_refused(change: dict[str, object]) -> None:
+    header = {"verb": "update", "round": 0, "num_rounds": 1, "seed": 0, "models_of": None}
+    assert unpack_job(pack(header, {})).round == 0
+    with pytest.raises(ProtocolError, match="job"):
+        unpack_job(pack({**header, **change}, {}))
+
+
+@pytest.mark.parametrize("weight", [1e308, 1e16, -1.0, math.inf, math.nan])
+def test_weights_that_would_drown_the_others_are_refused(weight: float) -> None:
+    with pytest.raises(ProtocolError, match=r"client 7 sent weight .* from 0 to 1e\+15"):
+        check_update(Update({}, weight), {}, 7)
+    check_update(Update({}, 1e15), {}, 7)
+
+
+def test_a_loss_that_is_not_finite_travels_too() -> None:
+    header, _ = unpack(pack(Evaluation(1, 2, math.inf).plain(), {}))
+    found = Evaluation.from_plain(header)
+    assert (found.correct, found.total) == (1, 2)
+    assert math.isnan(found.loss_sum)

@@ -10,7 +10,7 @@ import fedcord
 from fedcord.algorithms.accord.accord import Accord
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.engine.sampling import exchange_at, sample_clients
-from fedcord.experiment.run import ENGINES
+from fedcord.experiment.config import ENGINES
 from tests.algorithms.oneshot.small_runs import preset
 
 

@@ -63,3 +63,8 @@ def test_arguments_stay_as_they_are_and_results_do_not_alias() -> None:
 def test_no_weight_is_an_error() -> None:
     with pytest.raises(ProtocolError, match="positive total weight"):
         weighted_mean([(_clients(1)[0], 0.0)])
+
+
+def test_weights_without_a_finite_sum_are_an_error_not_a_mean_of_zero() -> None:
+    with pytest.raises(ProtocolError, match="finite; it is inf"):
+        weighted_mean([(client, 1e308) for client in _clients(2)])

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from fedcord.algorithms.hyperprototype.presets import AVERAGED, REFERENCE
-from fedcord.algorithms.oneshot.ladder import PRESETS
-from fedcord.core.errors import ConfigError, unknown_name
+from fedcord.algorithms.oneshot.ladder import FOR_USE, PRESETS
+from fedcord.core.errors import ConfigError, shown, unknown_name
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,14 @@ class AlgorithmInfo:
         summary: one line.
         family: averaging, prototype, oneshot, analytic or own.
         preset: parameter values this name stands for, as nested plain values.
+        is_logged: whether it is a version of the research log, listed only on demand.
     """
 
     path: str
     summary: str
     family: str
     preset: Mapping[str, Any] = field(default_factory=dict)
+    is_logged: bool = False
 
 
 ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
@@ -101,7 +104,11 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         },
         **{
             name: AlgorithmInfo(
-                "fedcord.algorithms.oneshot.oneshot:OneShot", rung.summary, "oneshot", rung.values
+                "fedcord.algorithms.oneshot.oneshot:OneShot",
+                rung.summary,
+                "oneshot",
+                rung.values,
+                name not in FOR_USE,
             )
             for name, rung in PRESETS.items()
         },
@@ -216,25 +223,48 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
 )
 
 
+def first_of_class(name: str) -> str:
+    """The first name of the table with the same class: the algorithm of which it is a form."""
+    path = ALGORITHMS[name].path
+    return next(other for other, info in ALGORITHMS.items() if info.path == path)
+
+
+VERBS = ("aggregate", "client_update", "expected_update", "init", "predict", "rounds")
+"""What makes a class an algorithm."""
+
+
 def algorithm_class(name: str) -> type[Any]:
     """The class behind a name of the table, or behind `module:Class` for a user's own.
 
     Raises:
-        ConfigError: with the nearest known name, or with what is wrong with the path.
+        ConfigError: with the nearest known names, or with what is wrong with the path.
     """
     own = ":" in name
     if not own and name not in ALGORITHMS:
-        raise ConfigError(unknown_name("algorithm", name, ALGORITHMS))
+        raise ConfigError(unknown_name("algorithm", name, ALGORITHMS, "fedcord list algorithms"))
     module, _, attribute = (name if own else ALGORITHMS[name].path).partition(":")
     try:
         cls = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        inside = "" if "importlib" in place.filename else f", {place.filename}:{place.lineno}"
         raise ConfigError(
-            f"algorithm '{name}' cannot be imported ({error}); write module:Class, where the "
-            "module can be imported from here and the class stands at its top level."
+            f"algorithm {shown(name)} cannot be imported "
+            f"({type(error).__name__}: {error}{inside}); write module:Class, where the "
+            "class stands at the top level of a module that Python finds: in the current folder, "
+            "installed, or on PYTHONPATH."
         ) from error
     if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
-        raise ConfigError(f"algorithm '{name}' is not a dataclass; see fedcord.core.contract.")
+        raise ConfigError(
+            f"algorithm {shown(name)} is not a dataclass; see fedcord.core.contract for what an "
+            "algorithm is."
+        )
+    missing = sorted(verb for verb in VERBS if not hasattr(cls, verb))
+    if missing:
+        raise ConfigError(
+            f"algorithm {shown(name)} lacks {', '.join(missing)}; see fedcord.core.contract for "
+            "what an algorithm is."
+        )
     return cls
 
 

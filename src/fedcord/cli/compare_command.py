@@ -10,8 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from, workers_from
-from fedcord.core.errors import CheckpointError, ConfigError, PairingError
+from fedcord.cli.flags import (
+    add_data_flags,
+    add_run_flags,
+    place_from,
+    settings_from,
+    workers_from,
+)
+from fedcord.cli.own_modules import find_own_modules
+from fedcord.core.errors import CheckpointError, ConfigError, PairingError, gather
+from fedcord.core.toml import parse_value
 
 if TYPE_CHECKING:
     from fedcord.experiment.compare import Failure, Study
@@ -26,32 +34,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "algorithms", nargs="+", metavar="ALGO|STUDY.toml", help="algorithms, or one study file"
     )
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help=f"number of seeds (default {DEFAULT_SEEDS})"
-    )
+    parser.add_argument("--seeds", metavar="N", help=f"number of seeds (default {DEFAULT_SEEDS})")
     add_data_flags(parser)
     add_run_flags(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """All runs of the study, then leaderboard and page; 1 if a run or the page is missing."""
-    study = _study(arguments)
+    from fedcord.experiment.config import engine_problems
+
+    problems = engine_problems(arguments.engine, workers_from(arguments))
+    with gather(problems):
+        study = _study(arguments)
+    if problems:
+        raise ConfigError(problems)
 
     from fedcord.cli.progress import RunBars
     from fedcord.experiment.compare import run_study
-    from fedcord.experiment.run import Place, Progress
+    from fedcord.experiment.run import Progress
 
     root = arguments.out or RUNS / study.name
-    place = Place(
-        root,
-        arguments.engine,
-        arguments.resume or arguments.retry_failed,
-        workers_from(arguments),
-        arguments.data_dir,
-        arguments.download,
-        arguments.reuse,
-        arguments.retry_failed,
-    )
+    place = place_from(arguments, root)
     total = len(study.runs())
     with RunBars(arguments.json or arguments.quiet, total) as bars:
         number = 0
@@ -75,18 +78,21 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _study(arguments: argparse.Namespace) -> Study:
-    from fedcord.experiment.compare import load_study, make_study
+    from fedcord.experiment.compare import load_study, make_study, named_in
 
     settings = settings_from(arguments)
     names = arguments.algorithms
+    seeds = None if arguments.seeds is None else parse_value(arguments.seeds)
     files = [name for name in names if name.endswith(".toml")]
     if not files:
-        seeds = DEFAULT_SEEDS if arguments.seeds is None else arguments.seeds
+        find_own_modules(names)
+        seeds = DEFAULT_SEEDS if seeds is None else seeds
         return make_study(names, settings, seeds, arguments.assignments)
     if len(names) > 1:
         raise ConfigError(f"give one study file or algorithms, not both: {', '.join(names)}.")
-    if arguments.seeds is not None:
-        settings["seeds"] = arguments.seeds
+    if seeds is not None:
+        settings["seeds"] = seeds
+    find_own_modules(named_in(Path(files[0])))  # who runs a study runs what it names
     return load_study(Path(files[0]), settings, arguments.assignments)
 
 

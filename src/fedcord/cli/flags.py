@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from fedcord.core.toml import parse_value
+
+if TYPE_CHECKING:
+    from fedcord.experiment.run import Place
 
 DATA_FLAGS = {
     "dataset": "data set, npz:PATH or folder:PATH (default digits)",
@@ -26,6 +31,20 @@ RUN_FLAGS = {
 }
 
 
+MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 4000
+"""What file systems take."""
+
+
+def path(text: str) -> Path:
+    """The type of flags that name a folder or file."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("must not be empty; '.' is the current folder")
+    names = [os.fsencode(name) for name in Path(text).parts]
+    if max(map(len, names)) > MAX_NAME_BYTES or sum(map(len, names)) > MAX_PATH_BYTES:
+        raise argparse.ArgumentTypeError("is longer than names of files can be")
+    return Path(text)
+
+
 def add_data_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose data and clients."""
     for name, text in DATA_FLAGS.items():
@@ -34,7 +53,7 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
         "--data-dir",
         action="append",
         metavar="DIR",
-        type=Path,
+        type=path,
         help="folder with data sets, repeatable (default: $FEDCORD_DATA, then the user's cache)",
     )
     parser.add_argument(
@@ -66,16 +85,14 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="E",
         help="sequential, processes (fastest for long runs) or wire (strict test)",
     )
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help="processes (default and at most: cores)"
-    )
+    parser.add_argument("--workers", metavar="N", help="processes (default and at most: cores)")
     parser.add_argument(
         "--reuse",
-        type=Path,
+        type=path,
         metavar="DIR",
         help="keep clients' work here and take it from here when methods differ on the server only",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results")
+    parser.add_argument("--out", type=path, metavar="DIR", help="folder for the results")
     parser.add_argument("--resume", action="store_true", help="go on with an unfinished run")
     parser.add_argument(
         "--retry-failed",
@@ -91,21 +108,6 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
 
 
-def workers_from(arguments: argparse.Namespace) -> int | None:
-    """The number of workers as given, with a note if fewer will do."""
-    from fedcord.engine.processes import worker_count
-
-    asked: int | None = arguments.workers
-    if arguments.engine == "processes" and asked is not None and not arguments.quiet:
-        started = worker_count(asked)
-        if started < asked:
-            sys.stderr.write(
-                f"note: --workers {asked}: there are {started} cores to work on, so {started} "
-                "are started.\n"
-            )
-    return asked
-
-
 def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
     """The flags that were given, as values for RunConfig."""
     settings: dict[str, Any] = {}
@@ -113,15 +115,38 @@ def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
         key = name.replace("-", "_")
         text = getattr(arguments, key, None)
         if text is not None:
-            settings[key] = text if key in ("dataset", "partition") else _value(text)
+            settings[key] = text if key in ("dataset", "partition") else parse_value(text)
     if getattr(arguments, "model", None):
         settings["model"] = arguments.model
     return settings
 
 
-def _value(text: str) -> Any:
-    """A number when it is one; otherwise the text, for the loader to refuse in its own words."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
+    """Where and how to run, from the flags of `add_run_flags`; a note if fewer workers will do."""
+    from fedcord.engine.processes import worker_count
+    from fedcord.experiment.run import Place
+
+    asked = workers_from(arguments)
+    place = Place(
+        out,
+        arguments.engine,
+        arguments.resume or arguments.retry_failed,
+        asked,
+        arguments.data_dir,
+        arguments.download,
+        arguments.reuse,
+        arguments.retry_failed,
+    )
+    if arguments.engine == "processes" and asked is not None and not arguments.quiet:
+        started = worker_count(asked)
+        if started < asked:
+            sys.stderr.write(
+                f"note: --workers {asked}: there are {started} cores to work on, so {started} "
+                "are started.\n"
+            )
+    return place
+
+
+def workers_from(arguments: argparse.Namespace) -> Any:
+    """The number of workers as it was given; Place and `engine_problems` judge it."""
+    return None if arguments.workers is None else parse_value(arguments.workers)

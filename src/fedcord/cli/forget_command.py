@@ -6,25 +6,26 @@ import argparse
 import dataclasses
 import json
 import sys
-from pathlib import Path
+
+from fedcord.cli.flags import path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("run", type=path, metavar="RUN", help="folder of a finished run")
     parser.add_argument("--client", type=int, required=True, metavar="K", help="who is forgotten")
     parser.add_argument(
         "--drop-encoder", action="store_true", help="also drop the encoder it trained (accord)"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of the new run (default: beside RUN)"
+        "--out", type=path, metavar="DIR", help="folder of the new run (default: beside RUN)"
     )
     parser.add_argument(
         "--in-place",
         action="store_true",
         help="change RUN itself and leave nothing in it that holds the client",
     )
-    parser.add_argument("--data-dir", action="append", type=Path, metavar="DIR", help="data folder")
+    parser.add_argument("--data-dir", action="append", type=path, metavar="DIR", help="data folder")
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 
 

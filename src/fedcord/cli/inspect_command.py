@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedcord.cli.flags import add_data_flags, add_output_flags, settings_from
+from fedcord.cli.flags import add_data_flags, add_output_flags, path, settings_from
 from fedcord.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
     add_data_flags(parser)
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="also save the picture, as .png or .svg"
+        "--out", type=path, metavar="FILE", help="also save the picture, as .png or .svg"
     )
     add_output_flags(parser)
 

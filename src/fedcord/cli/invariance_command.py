@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fedcord.cli.flags import add_data_flags, settings_from
+from fedcord.cli.own_modules import find_own_modules
 
 if TYPE_CHECKING:
     from fedcord.algorithms.analytic.invariance import Invariance
@@ -31,6 +32,7 @@ def execute(arguments: argparse.Namespace) -> None:
     """Train on several dealings of the same examples and compare the models."""
     from fedcord.experiment.load import load_config
 
+    find_own_modules([arguments.algorithm])
     settings = {**settings_from(arguments), "algorithm": arguments.algorithm}
     config = load_config(settings, arguments.assignments)
 

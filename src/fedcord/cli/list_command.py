@@ -1,58 +1,112 @@
-"""`fedcord list algorithms|datasets|partitions|models`."""
+"""`fedcord list [algorithms|datasets|partitions|models]`."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Callable, Mapping
 
+from fedcord.cli.own_modules import find_own_modules
 from fedcord.core.errors import ConfigError, unknown_name
+
+FAMILIES = {
+    "averaging": "averaging and contrast",
+    "prototype": "prototypes",
+    "oneshot": "one-shot",
+    "analytic": "analytic, without gradients",
+    "own": "our own",
+}
+"""Headings of the families, in order."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    parser.add_argument("what", metavar="WHAT", help="algorithms, datasets, partitions or models")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        metavar="WHAT",
+        help="algorithms, datasets, partitions or models (default: all)",
+    )
     parser.add_argument(
         "name", nargs="?", metavar="ALGO", help="show the parameters of one algorithm"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="also versions of the research log (JSON has them)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace) -> None:
     """One line each."""
-    tables = {
-        "algorithms": _algorithms,
-        "datasets": _datasets,
-        "partitions": _partitions,
-        "models": _models,
-    }
-    if arguments.what not in tables:
-        raise ConfigError(unknown_name("list", arguments.what, tables))
+    if arguments.what not in (None, *TABLES):
+        raise ConfigError(unknown_name("list", arguments.what, TABLES))
     if arguments.name is not None:
         if arguments.what != "algorithms":
             raise ConfigError("only algorithms have parameters: fedcord list algorithms NAME.")
+        find_own_modules([arguments.name])
         _show_parameters(arguments.name, arguments.json)
         return
-    rows = tables[arguments.what]()
+    chosen = [arguments.what] if arguments.what else list(TABLES)
     if arguments.json:
-        sys.stdout.write(json.dumps([{"name": n, "summary": s} for n, s in rows]) + "\n")
+        rows = {what: [_json_row(*row) for row in TABLES[what]()] for what in chosen}
+        sys.stdout.write(json.dumps(rows[arguments.what] if arguments.what else rows) + "\n")
         return
-    width = max(len(name) for name, _ in rows)
+    for what in chosen:
+        if len(chosen) > 1:
+            sys.stdout.write(("" if what == chosen[0] else "\n") + f"{what.upper()}\n")
+        if what == "algorithms":
+            _show_algorithms(arguments.all)
+        else:
+            _write_rows(TABLES[what]())
+
+
+def _json_row(name: str, summary: str) -> dict[str, str]:
+    return {"name": name, "summary": summary}
+
+
+def _write_rows(rows: list[tuple[str, str]], width: int = 0) -> None:
+    width = width or max(len(name) for name, _ in rows)
     sys.stdout.writelines(f"{name:<{width}}  {summary}\n" for name, summary in rows)
+
+
+def _show_algorithms(everything: bool) -> None:
+    """By family; named forms of an algorithm follow it, indented."""
+    from fedcord.algorithms.registry import ALGORITHMS, first_of_class
+
+    shown = {name: info for name, info in ALGORITHMS.items() if everything or not info.is_logged}
+    hidden = len(ALGORITHMS) - len(shown)
+    rows = {
+        family: [
+            (("  " if first == name else "    ") + name, shown[name].summary)
+            for first in shown
+            for name in shown
+            if shown[name].family == family and first_of_class(name) == first
+        ]
+        for family in FAMILIES
+    }
+    width = max(len(name) for listed in rows.values() for name, _ in listed)
+    for family, listed in rows.items():
+        sys.stdout.write(f"{FAMILIES[family]}\n")
+        _write_rows(listed, width)
+    if hidden:
+        sys.stdout.write(f"{hidden} more are versions of the research log; --all shows them.\n")
 
 
 def _show_parameters(name: str, as_json: bool) -> None:
     """What `--set` may change, with defaults and allowed values."""
-    from fedcord.algorithms.registry import algorithm_class
-    from fedcord.core.params import describe
+    from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
+    from fedcord.core.params import build, describe
 
-    rows = describe(algorithm_class(name))
+    cls = algorithm_class(name)
+    preset = ALGORITHMS[name].preset if name in ALGORITHMS else {}
+    rows = describe(cls, usual=build(cls, preset))
     if as_json:
         keys = ("name", "default", "allowed", "meaning")
         values = [dict(zip(keys, row, strict=True)) for row in rows]
         sys.stdout.write(json.dumps(values) + "\n")
         return
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     for key, default, allowed, meaning in rows:
         sys.stdout.write(
             f"{key:<{widths[0]}}  {default:<{widths[1]}}  {allowed:<{widths[2]}}  {meaning}\n"
@@ -66,9 +120,10 @@ def _algorithms() -> list[tuple[str, str]]:
 
 
 def _datasets() -> list[tuple[str, str]]:
-    from fedcord.data.registry import DATASETS
+    from fedcord.data.registry import DATASETS, USER_FORMATS
 
-    return [(name, info.summary) for name, info in DATASETS.items()]
+    own = {f"{prefix}:PATH": info for prefix, info in USER_FORMATS.items()}
+    return [(name, info.summary) for name, info in {**DATASETS, **own}.items()]
 
 
 def _partitions() -> list[tuple[str, str]]:
@@ -81,3 +136,11 @@ def _models() -> list[tuple[str, str]]:
     from fedcord.models.registry import MODELS
 
     return [(name, info.summary) for name, info in MODELS.items()]
+
+
+TABLES: Mapping[str, Callable[[], list[tuple[str, str]]]] = {
+    "algorithms": _algorithms,
+    "datasets": _datasets,
+    "partitions": _partitions,
+    "models": _models,
+}

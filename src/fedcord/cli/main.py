@@ -14,13 +14,16 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from fedcord import __version__
+from fedcord.cli.unknown_words import unknown_words
 from fedcord.core.errors import (
     ConfigError,
     FailedRunError,
     FedcordError,
     NumericalError,
     ProtocolError,
+    shown,
 )
+from fedcord.core.names import is_plain
 from fedcord.engine.memory import keep_freed_memory
 
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -83,8 +86,14 @@ def _answer(argv: Sequence[str] | None) -> int:
     for name, (place, summary) in COMMANDS.items():
         module = importlib.import_module(f"fedcord.cli.{place}")
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
-    arguments = parser.parse_args(argv)
-    sys.path.insert(0, "")  # `module:Class` finds a user's own algorithm in the current folder
+    words = list(sys.argv[1:] if argv is None else argv)
+    odd = [problem for problem in map(_odd_word, words) if problem is not None]
+    if odd:
+        return _fail(ConfigError(odd), EXIT_BAD_INPUT)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        flags = commands.choices[arguments.command]._option_string_actions
+        return _fail(ConfigError(unknown_words(unknown, arguments, flags)), EXIT_BAD_INPUT)
     command = importlib.import_module(f"fedcord.cli.{COMMANDS[arguments.command][0]}")
     keep_freed_memory()  # here and nowhere else: a library leaves its caller's process as it is
     try:
@@ -103,6 +112,18 @@ def _close_output() -> None:
     """Let nothing try to write what cannot be written once more."""
     with contextlib.suppress(OSError, ValueError):  # under a test there is no real output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _odd_word(word: str) -> str | None:
+    """Why a word cannot be understood whatever the command, or None."""
+    if not is_plain(word):
+        return (
+            f"{shown(word)} has line breaks, other control characters or bytes that are not UTF-8; "
+            "write it without, and rename files that have them."
+        )
+    if word.startswith("-") and word.endswith("=--"):  # argparse would take it for no value at all
+        return f"{shown(word)}: '--' is no value."
+    return None
 
 
 def _fail(error: FedcordError, code: int) -> int:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedcord.cli.flags import path
 from fedcord.core.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folders",
         nargs="+",
-        type=Path,
+        type=path,
         metavar="DIR",
         help="study folders; the report goes into the first",
     )
@@ -33,28 +34,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--pooled",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="no report, but one table (.md) of --against NAME over all DIRs together, each a "
         "study of its own",
     )
     parser.add_argument(
         "--overview",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="no report, but one table (.md) of every algorithm's accuracy in each DIR, with mean "
         "ranks",
     )
     parser.add_argument(
         "--pareto",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="no report, but one figure of accuracy against bytes with a panel for each DIR, as "
         ".png or .svg",
     )
     parser.add_argument(
         "--feature-map",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="no report, but a picture of the features and prototypes of one run (DIR), as .png or "
         ".svg",
@@ -68,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--client", type=int, metavar="K", help="whose model, where every client keeps its own"
     )
     parser.add_argument(
-        "--data-dir", action="append", type=Path, metavar="DIR", help="data folder (--feature-map)"
+        "--data-dir", action="append", type=path, metavar="DIR", help="data folder (--feature-map)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 

@@ -8,7 +8,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedcord.cli.flags import add_data_flags, add_run_flags, settings_from, workers_from
+from fedcord.cli.flags import (
+    add_data_flags,
+    add_run_flags,
+    place_from,
+    settings_from,
+    workers_from,
+)
+from fedcord.cli.own_modules import find_own_modules
+from fedcord.core.errors import ConfigError, gather
 
 if TYPE_CHECKING:
     from fedcord.report.load import Run
@@ -23,29 +31,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """One run, then its result."""
+    from fedcord.experiment.config import engine_problems
     from fedcord.experiment.load import load_config
 
+    find_own_modules([arguments.algorithm])
     settings = {**settings_from(arguments), "algorithm": arguments.algorithm}
-    config = load_config(settings, arguments.assignments)
+    problems = engine_problems(arguments.engine, workers_from(arguments))
+    with gather(problems):
+        config = load_config(settings, arguments.assignments)
+    if problems:
+        raise ConfigError(problems)
 
     from fedcord.cli.progress import RunBars
     from fedcord.experiment.folders import RUNS, find_run_to_resume
-    from fedcord.experiment.run import Place, run
+    from fedcord.experiment.run import run
     from fedcord.store.run_folder import RunFolder
 
-    out, resume = arguments.out, arguments.resume or arguments.retry_failed
-    if out is None and resume:
+    out = arguments.out
+    if out is None and (arguments.resume or arguments.retry_failed):
         out = find_run_to_resume(RUNS, config)
-    place = Place(
-        out,
-        arguments.engine,
-        resume,
-        workers_from(arguments),
-        arguments.data_dir,
-        arguments.download,
-        arguments.reuse,
-        arguments.retry_failed,
-    )
+    place = place_from(arguments, out)
     was_finished = out is not None and RunFolder(out).is_finished
     with RunBars(hidden=arguments.json or arguments.quiet) as bars:
         result = run(config, place, bars.watch(config.algorithm, config.seed))

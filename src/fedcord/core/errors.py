@@ -14,8 +14,9 @@ A message says what was given, what is allowed, and what to do.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class FedcordError(Exception):
@@ -56,14 +57,63 @@ class PairingError(FedcordError):
     """Results were compared that do not share seeds and partitions."""
 
 
-def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> str:
-    """Message for a name that is not known, with the nearest known one.
+FEW_NAMES = 12
+"""So many names fit into a message; of more, the nearest are shown."""
+SHOWN_CHARACTERS = 80
+"""Of a value that a message repeats."""
+
+
+@contextlib.contextmanager
+def gather(problems: list[str]) -> Iterator[None]:
+    """Add what a ConfigError says to `problems` and go on, so that mistakes are told together."""
+    try:
+        yield
+    except ConfigError as error:
+        problems += [problem for problem in error.problems if problem not in problems]
+
+
+def shown(value: object) -> str:
+    """A value as a message repeats it: on one line, and short however long it is.
+
+    >>> shown("rounds"), shown(10**30)
+    ("'rounds'", '1000000000000000000000000000000')
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integers of thousands of digits
+        return "a number of thousands of digits"
+    except RecursionError:
+        return "a value nested too deeply"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+
+
+def unknown_name(kind: str, given: str, allowed: Iterable[str], see: str = "") -> str:
+    """Message for a name that is not known, with the nearest known ones.
+
+    Args:
+        kind: what was named.
+        given: the name.
+        allowed: all there are.
+        see: the command that lists them, which replaces a list too long for a message.
 
     >>> unknown_name("algorithm", "fedavgg", ["fedavg", "fedprox"])
     "unknown algorithm 'fedavgg'; did you mean 'fedavg'? Allowed: fedavg, fedprox."
     """
     names = sorted(allowed)
     near = [name for name in names if name.endswith(f".{given}")]  # `lr` means `local.lr`
-    near = near or difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-    hint = f" did you mean '{near[0]}'?" if near else ""
-    return f"unknown {kind} '{given}';{hint} Allowed: {', '.join(names)}."
+    is_long = see != "" and len(names) > FEW_NAMES
+    if not near and len(given) <= SHOWN_CHARACTERS:  # what is longer is near to nothing
+        near = difflib.get_close_matches(given, names, n=3 if is_long else 1, cutoff=0.5)
+    hint = f" did you mean {any_of(near[:3])}?" if near else ""
+    rest = f"`{see}` shows all." if is_long else f"Allowed: {', '.join(names)}."
+    return f"unknown {kind} {shown(given)};{hint} {rest}"
+
+
+def any_of(names: Sequence[str]) -> str:
+    """Quoted names as a choice.
+
+    >>> any_of(["a", "b", "c"])
+    "'a', 'b' or 'c'"
+    """
+    quoted = [f"'{name}'" for name in names]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)

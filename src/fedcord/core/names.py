@@ -1,8 +1,52 @@
-"""Names that come from a user's disk: of files, classes and clients."""
+"""Names: which texts may be values or folders, and how those on a user's disk are shown."""
 
 from __future__ import annotations
 
 import os
+import unicodedata
+
+from fedcord.core.errors import shown
+
+LONGEST_NAME = 100
+FORBIDDEN = '/\\:*?"<>|'
+"""Separators of paths, what some file systems refuse, and the colon of `--set NAME:key=value`."""
+RESERVED = frozenset(
+    ["con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))]
+)
+"""Devices, not files, on some systems whatever their ending."""
+
+
+def is_plain(text: str) -> bool:
+    r"""Whether a text has no control characters and can be written as UTF-8.
+
+    >>> is_plain("Ärzte 2024"), is_plain("one\ntwo")
+    (True, False)
+    """
+    return not any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
+
+
+def name_problem(what: str, name: object) -> str | None:
+    """Why `name` cannot be the name of a folder inside another, in words, or None.
+
+    >>> name_problem("label", " ")
+    "label ' ': must not be empty."
+    """
+    if not isinstance(name, str):
+        return f"{what} {shown(name)}: must be text, in quotes."
+    why = None
+    if not name.strip():
+        why = "must not be empty"
+    elif len(name) > LONGEST_NAME:
+        why = f"must have at most {LONGEST_NAME} characters"
+    elif not is_plain(name):
+        why = "must be without line breaks and other control characters"
+    elif any(character in FORBIDDEN for character in name):
+        why = f"must be without any of {' '.join(FORBIDDEN)}"
+    elif name[0] in ". " or name[-1] in ". ":
+        why = "must not begin or end with a dot or a space"
+    elif name.split(".")[0].lower() in RESERVED:
+        why = "is the name of a device on some systems; choose another"
+    return None if why is None else f"{what} {shown(name)}: {why}."
 
 
 def is_text(name: str) -> bool:

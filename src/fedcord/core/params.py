@@ -14,12 +14,15 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from fedcord.core.errors import ConfigError, unknown_name
+from fedcord.core.errors import ConfigError, shown, unknown_name
+from fedcord.core.names import is_plain
 
 T = TypeVar("T")
 
 NONE = "none"
 """How None is written in files and on the command line."""
+LARGEST = 2**63 - 1
+"""What counters, files and tensors can hold; a larger whole number is a mistake everywhere."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,10 +56,14 @@ class Bounds:
 
     def problem(self, value: object) -> str | None:
         """Why `value` is not allowed, or None."""
+        if isinstance(value, tuple):
+            return next((why for why in map(self.problem, value) if why is not None), None)
         if self.choices is not None and isinstance(value, str):
             return None if value in self.choices else f"must be {self.describe()}"
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
+        if isinstance(value, int) and abs(value) > LARGEST:
+            return f"must be at most {LARGEST}"
         if not math.isfinite(value):
             return "must be a finite number"
         inside = (
@@ -98,12 +105,12 @@ def check_params(instance: Any) -> None:
         value = getattr(instance, field.name)
         why = bounds.problem(value) if isinstance(bounds, Bounds) else None
         if why is not None:
-            problems.append(f"{type(instance).__name__}.{field.name} = {value!r}: {why}.")
+            problems.append(f"{type(instance).__name__}.{field.name} = {shown(value)}: {why}.")
     if problems:
         raise ConfigError(problems)
 
 
-def build(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
+def build(cls: type[T], values: Mapping[str, Any], where: str = "", see: str = "") -> T:
     """Make a configurable dataclass from plain values, reporting every mistake at once.
 
     Args:
@@ -111,8 +118,9 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
         values: field name to value; nested dataclasses take a mapping, and what it does not name
             stays as in the field's default. "none" stands for None, which TOML lacks.
         where: dotted prefix used in messages.
+        see: the command that lists the parameters, for messages.
     """
-    instance, problems = _build(cls, values, where, {})
+    instance, problems = _build(cls, values, where, {}, see)
     if problems:
         raise ConfigError(problems)
     assert instance is not None
@@ -139,6 +147,16 @@ def describe(
         elif isinstance(bounds, Bounds):
             rows.append((name, repr(default), bounds.describe(), bounds.doc))
     return rows
+
+
+def parameters_like(cls: type[Any], name: str) -> list[str]:
+    """Dotted names of the parameters that someone who writes `name` may mean: it or its last part.
+
+    Dashes stand for underscores, as in flags.
+    """
+    wanted = name.replace("-", "_")
+    known = [row[0] for row in describe(cls)]
+    return [own for own in known if own == wanted or own.endswith(f".{wanted}")]
 
 
 def plain(instance: Any, default: Any = None) -> dict[str, Any]:
@@ -172,7 +190,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _build(
-    cls: type[T], values: Mapping[str, Any], where: str, usual: Mapping[str, Any]
+    cls: type[T], values: Mapping[str, Any], where: str, usual: Mapping[str, Any], see: str
 ) -> tuple[T | None, list[str]]:
     """An instance or what is wrong; `usual` has the fields that are not named in `values`."""
     assert dataclasses.is_dataclass(cls)
@@ -184,13 +202,13 @@ def _build(
         label = where + name
         if name not in fields:
             known = [row[0] for row in describe(cls, where)]
-            problems.append(unknown_name("parameter", label, known))
+            problems.append(unknown_name("parameter", label, known, see))
             continue
         default = _default(fields[name])
         if dataclasses.is_dataclass(default) and isinstance(value, Mapping):
             part = usual.get(name, default)
             own = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
-            nested, more = _build(type(part), value, label + ".", own)
+            nested, more = _build(type(part), value, label + ".", own, see)
             problems += more
             chosen[name] = nested
             continue
@@ -199,7 +217,7 @@ def _build(
         if why is None and isinstance(bounds, Bounds):
             why = bounds.problem(converted)
         if why is not None:
-            problems.append(f"{label} = {value!r}: {why}.")
+            problems.append(f"{label} = {shown(value)}: {why}.")
         chosen[name] = converted
     if problems:
         return None, problems
@@ -227,10 +245,18 @@ def _convert(value: Any, hint: Any) -> tuple[Any, str | None]:
         wrong = [why for _, why in parts if why is not None]
         return tuple(part for part, _ in parts), wrong[0] if wrong else None
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value), None
+        try:
+            return float(value), None
+        except OverflowError:
+            return value, "must be a finite number"
+    if hint is str and isinstance(value, str) and not is_plain(value):
+        return value, "must be text without line breaks and other control characters"
     if isinstance(hint, type) and isinstance(value, hint):
         if isinstance(value, bool) and hint is not bool:
             return value, f"must be of type {hint.__name__}, not true/false"
         return value, None
+    if dataclasses.is_dataclass(hint):
+        names = ", ".join(field.name for field in dataclasses.fields(hint))
+        return value, f"must be a table of its parts ({names})"
     expected = getattr(hint, "__name__", str(hint))
     return value, f"must be of type {expected}, not {type(value).__name__}"

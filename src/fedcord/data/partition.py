@@ -163,7 +163,11 @@ def _read(spec: str, num_clients: int) -> tuple[Partitioner | None, float, list[
     """The partitioner and the long-tail factor of a text, and all that is wrong with it."""
     text = PartitionText.parse(spec)
     if text.name not in PARTITIONS:
-        return None, 1.0, [unknown_name("partition", text.name, PARTITIONS)]
+        return (
+            None,
+            1.0,
+            [unknown_name("partition", text.name, PARTITIONS, "fedcord list partitions")],
+        )
     info = PARTITIONS[text.name]
     problems = [f"{key} is given twice; give it once." for key in text.repeated]
     options = dict(text.options)

@@ -212,7 +212,7 @@ def check_spec(spec: str) -> tuple[DatasetSpec, DatasetInfo]:
     info = USER_FORMATS.get(parsed.name) if parsed.path else DATASETS.get(parsed.name)
     if info is None:
         allowed = [*DATASETS, *(f"{prefix}:PATH" for prefix in USER_FORMATS)]
-        raise DataError(unknown_name("data set", parsed.name, allowed))
+        raise DataError(unknown_name("data set", parsed.name, allowed, "fedcord list datasets"))
     parsed.check_options(info.options)
     return parsed, info
 

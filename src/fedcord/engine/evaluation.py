@@ -88,7 +88,7 @@ class Evaluation:
         return {
             "correct": self.correct,
             "total": self.total,
-            "loss_sum": self.loss_sum,
+            "loss_sum": self.loss_sum if math.isfinite(self.loss_sum) else None,
             "groups": [[name, number, *counts] for (name, number), counts in self.groups.items()],
             "by_rule": dict(self.by_rule),
             "by_class": [[label, *counts] for label, counts in self.by_class.items()],
@@ -96,10 +96,11 @@ class Evaluation:
 
     @staticmethod
     def from_plain(values: Mapping[str, Any]) -> Evaluation:
-        """What `plain` was made from."""
+        """What `plain` was made from; a loss that was not finite is NaN."""
         groups = {(name, number): (c, n) for name, number, c, n in values["groups"]}
         by_class = {label: (c, n) for label, c, n in values["by_class"]}
         correct, total, loss_sum = values["correct"], values["total"], values["loss_sum"]
+        loss_sum = math.nan if loss_sum is None else loss_sum
         return Evaluation(correct, total, loss_sum, groups, values["by_rule"], by_class)
 
 

@@ -8,13 +8,15 @@ Every byte that arrives is checked before use.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from fedcord.core.contract import Update
-from fedcord.core.errors import ProtocolError
+from fedcord.core.errors import ProtocolError, shown
+from fedcord.core.params import LARGEST
 from fedcord.core.tensors import Tensors, decode, encode, prefixed, select, spec_of
 from fedcord.engine.visit import Answer, Job, Refusal
 
@@ -23,8 +25,11 @@ MAX_HEADER_BYTES = 16 * 2**20
 
 
 def pack(header: Mapping[str, Any], tensors: Tensors) -> bytes:
-    """One message."""
-    text = json.dumps(header).encode()
+    """One message; its header holds finite numbers only, as JSON does."""
+    try:
+        text = json.dumps(header, allow_nan=False).encode()
+    except ValueError as error:
+        raise ProtocolError(f"a message header holds what JSON cannot ({error}).") from error
     return len(text).to_bytes(LENGTH_BYTES, "little") + text + encode(tensors)
 
 
@@ -35,12 +40,16 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     if len(data) < LENGTH_BYTES or length > MAX_HEADER_BYTES or end > len(data):
         raise ProtocolError(f"a message of {len(data)} bytes announces a header of {length} bytes.")
     try:
-        header = json.loads(data[LENGTH_BYTES:end])
-    except ValueError as error:
+        header = json.loads(data[LENGTH_BYTES:end], parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a message header is not JSON ({error}).") from error
     if not isinstance(header, dict):
         raise ProtocolError("a message header is not a JSON object.")
     return header, decode(data[end:])
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def pack_job(job: Job) -> bytes:
@@ -60,10 +69,10 @@ def unpack_job(data: bytes) -> Job:
     header, shared = unpack(data)
     try:
         if header["verb"] not in ("update", "personalize", "evaluate", "validate"):
-            raise ProtocolError(f"a job asks for '{header['verb']}', which is no verb.")
-        numbers = (int(header["round"]), int(header["num_rounds"]), int(header["seed"]))
+            raise ProtocolError(f"a job asks for {shown(header['verb'])}, which is no verb.")
+        numbers = (_count(header["round"]), _count(header["num_rounds"]), _count(header["seed"]))
         of = header["models_of"]
-        models_of = None if of is None else tuple(int(client) for client in of)
+        models_of = None if of is None else tuple(_count(client) for client in of)
         return Job(header["verb"], shared, *numbers, models_of)
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"a job's header is incomplete ({error}).") from error
@@ -130,7 +139,8 @@ def by_number(tensors: Tensors) -> dict[int, dict[str, Any]]:
 def _parts(answer: Answer, memory: Tensors) -> tuple[dict[str, Any], dict[str, Any]]:
     if isinstance(answer, Refusal):
         return {"refusal": answer.reason}, prefixed("memory", memory)
-    header = {"weight": answer.weight, "metrics": dict(answer.metrics)}
+    metrics = {k: v if math.isfinite(v) else None for k, v in answer.metrics.items()}
+    header = {"weight": answer.weight, "metrics": metrics}
     return header, {**prefixed("update", answer.tensors), **prefixed("memory", memory)}
 
 
@@ -139,8 +149,21 @@ def _answer(header: Mapping[str, Any], tensors: Tensors) -> tuple[Answer, dict[s
     try:
         if "refusal" in header:
             return Refusal(str(header["refusal"])), memory
-        metrics = {str(k): float(v) for k, v in header["metrics"].items()}
-        weight = float(header["weight"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        metrics = {k: math.nan if v is None else _number(v) for k, v in header["metrics"].items()}
+        weight = _number(header["weight"])
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ProtocolError(f"an answer's header is incomplete ({error}).") from error
     return Update(select(tensors, "update"), weight, metrics), memory
+
+
+def _count(value: object) -> int:
+    """A whole number from 0 that counters can hold, and nothing that only looks like one."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
+        raise ValueError(f"{shown(value)} is not a whole number from 0")
+    return value
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"{shown(value)} is not a number")
+    return float(value)

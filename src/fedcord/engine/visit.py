@@ -25,6 +25,10 @@ from fedcord.engine.population import Population
 STACK_CLIENTS = 8
 """Clients trained in one stack at most; more no longer amortise calls but leave the cache."""
 
+MAX_WEIGHT = 1e15
+"""Largest weight of an update: more examples than anyone has, and sums of weights stay exact
+enough for everyone else to count."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -161,8 +165,11 @@ def remember(memories: dict[ClientId, Tensors], client: ClientId, memory: Tensor
 def check_update(update: Update, expected: Mapping[str, TensorSpec], client: ClientId) -> None:
     """Refuse an update that differs from what was agreed, naming client, tensor and reason."""
     check_tensors(update.tensors, expected, f"client {client}")
-    if not 0 <= update.weight < float("inf"):
-        raise ProtocolError(f"client {client} sent weight {update.weight}; expected a number >= 0.")
+    if not 0 <= update.weight <= MAX_WEIGHT:
+        raise ProtocolError(
+            f"client {client} sent weight {update.weight}; expected a number from 0 to "
+            f"{MAX_WEIGHT:g}."
+        )
 
 
 def _updates(

@@ -1,30 +1,34 @@
-"""The two calls most scripts need: `run` and `compare`."""
+"""What most scripts need: `run`, `compare`, `resume` and `write_report`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedcord.algorithms.registry import algorithm_name
+from fedcord.algorithms.registry import ALGORITHMS, VERBS, algorithm_name
 from fedcord.core.contract import Algorithm
-from fedcord.core.errors import FailedRunError
-from fedcord.core.params import plain
+from fedcord.core.errors import ConfigError, FailedRunError, gather, shown
+from fedcord.core.params import build, plain
 from fedcord.data.dataset import Dataset
 from fedcord.experiment.compare import Failure, make_study, run_study
 from fedcord.experiment.folders import RUNS
-from fedcord.experiment.load import OWN_DATA, load_config
+from fedcord.experiment.load import OWN_DATA, load_config, merged
 from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_config
 from fedcord.report.build import build_report
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
+from fedcord.store.run_folder import RunFolder
+
+Choice = str | Algorithm | type[Any]
+"""An algorithm: a name of `fedcord list algorithms`, an object, or a class with its defaults."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found.
+    """What `compare` or `write_report` found.
 
     Attributes:
         leaderboard: one row per contender, best first.
@@ -40,45 +44,51 @@ class Comparison:
 
 
 def run(
-    algorithm: str | Algorithm = "fedavg",
+    algorithm: Choice = "fedavg",
     *,
     dataset: str | Dataset = "digits",
     out: Path | str | None = None,
     engine: str = "sequential",
     resume: bool = False,
     retry_failed: bool = False,
+    workers: int | None = None,
+    data_dirs: Sequence[Path | str] | None = None,
+    download: bool = False,
+    reuse: Path | str | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Run one algorithm and return what `result.json` holds.
 
     Args:
-        algorithm: a name of `fedcord list algorithms`, or an object of your own.
+        algorithm: a name of `fedcord list algorithms`, an object of your own, or its class.
         dataset: a name, or your own data.
         out: the run folder; by default a new one under `runs/`.
         engine: sequential, processes or wire.
         resume: go on with what `out` holds.
         retry_failed: as `resume`, and also go on with a run that has failed.
+        workers: processes of the processes engine; by default one per core.
+        data_dirs: folders with data sets; by default the usual places.
+        download: fetch missing data from its official place.
+        reuse: folder of clients' work to take from and add to.
         settings: any other field of RunConfig, such as partition, clients, rounds, seed, and
             `params` for the algorithm's parameters.
 
     Example:
         >>> result = run("fedprox", rounds=2, params={"local": {"lr": 0.1}})  # doctest: +SKIP
     """
-    name, own = _name(algorithm)
-    values = {**settings, "algorithm": name, "dataset": _dataset_name(dataset)}
-    if own:
-        values["params"] = own
-    if isinstance(values.get("model"), str):
-        values["model"] = (values["model"],)
+    form, data_name = _form(algorithm), _dataset_name(dataset)
+    params = settings.get("params", {})
+    if "params" in form and isinstance(params, Mapping):
+        params = merged(form["params"], params)
+    values = {**settings, "algorithm": form["algorithm"], "dataset": data_name, "params": params}
     config = load_config(values)
     folder = None if out is None else Path(out)
-    data = dataset if isinstance(dataset, Dataset) else None
-    place = Place(folder, engine, resume or retry_failed, retry_failed=retry_failed)
-    return run_config(config, place, dataset=data)
+    place = _place(folder, engine, resume, workers, data_dirs, download, reuse, retry_failed)
+    return run_config(config, place, dataset=_own_data(dataset))
 
 
 def compare(
-    algorithms: Sequence[str],
+    algorithms: Choice | Sequence[Choice] | Mapping[str, Choice],
     *,
     seeds: int = 3,
     dataset: str | Dataset = "digits",
@@ -86,42 +96,175 @@ def compare(
     engine: str = "sequential",
     resume: bool = False,
     retry_failed: bool = False,
+    workers: int | None = None,
+    data_dirs: Sequence[Path | str] | None = None,
+    download: bool = False,
+    reuse: Path | str | None = None,
     assignments: Sequence[str] = (),
     **settings: Any,
 ) -> Comparison:
     """Run several algorithms on the same partitions and seeds, and write the report.
 
     Args:
-        algorithms: names of `fedcord list algorithms`.
+        algorithms: names of `fedcord list algorithms`, objects of your own or their classes; a
+            mapping gives each a label, such as `{"weak": FedProx(0.01), "strong": FedProx(1.0)}`.
         seeds: how many, counted up from `seed`.
         dataset: a name, or your own data.
         out: the study's folder; by default one under `runs/` named after its content.
         engine: sequential, processes or wire.
         resume: go on with what the folder holds.
         retry_failed: as `resume`, and also go on with runs that have failed.
+        workers: processes of the processes engine; by default one per core.
+        data_dirs: folders with data sets; by default the usual places.
+        download: fetch missing data from its official place.
+        reuse: folder of clients' work to take from and add to.
         assignments: `key=value` for all, `NAME:key=value` for one, as for `--set`.
         settings: any other field of RunConfig.
     """
-    if isinstance(settings.get("model"), str):
-        settings["model"] = (settings["model"],)
+    problems: list[str] = []
+    names, forms = _contenders(algorithms, problems)
+    if problems:
+        raise ConfigError(problems)
     values = {**settings, "dataset": _dataset_name(dataset)}
-    study = make_study(algorithms, values, seeds, assignments)
+    texts = [assignments] if isinstance(assignments, str) else assignments
+    study = make_study(names, values, seeds, texts, variants=forms)
     root = RUNS / study.name if out is None else Path(out)
-    data = dataset if isinstance(dataset, Dataset) else None
-    place = Place(root, engine, resume or retry_failed, retry_failed=retry_failed)
-    failed = run_study(study, root, place, dataset=data)
+    place = _place(root, engine, resume, workers, data_dirs, download, reuse, retry_failed)
+    failed = run_study(study, root, place, dataset=_own_data(dataset))
     if len(failed) == len(study.runs()):
         raise FailedRunError(f"all {len(failed)} runs failed; the first is {failed[0]}")
-    paths = build_report(root)
-    return Comparison(leaderboard(load_runs(root)), root, paths.html, tuple(failed))
+    return replace(write_report(root), failed=tuple(failed))
 
 
-def _name(algorithm: str | Algorithm) -> tuple[str, dict[str, Any]]:
-    if isinstance(algorithm, str):
-        return algorithm, {}
-    return algorithm_name(algorithm), plain(algorithm)
+def resume(
+    folder: Path | str,
+    *,
+    dataset: Dataset | None = None,
+    engine: str = "sequential",
+    workers: int | None = None,
+    data_dirs: Sequence[Path | str] | None = None,
+    download: bool = False,
+    reuse: Path | str | None = None,
+) -> dict[str, Any]:
+    """Go on with the run in `folder`, with the settings it began with, and return its result.
+
+    A finished run is not repeated. For a study, call `compare` again with `resume=True`.
+
+    Args:
+        folder: of a run that `run` or `compare` began.
+        dataset: your own data, if the run began with some.
+        engine: sequential, processes or wire; it may be another than before.
+        workers: processes of the processes engine; by default one per core.
+        data_dirs: folders with data sets; by default the usual places.
+        download: fetch missing data from its official place.
+        reuse: folder of clients' work to take from and add to.
+    """
+    begun = RunFolder(Path(folder))
+    if not begun.is_started:
+        raise ConfigError(f"'{folder}' holds no run; name the folder that has its config.toml.")
+    config = load_config(begun.read_config())
+    if config.dataset.startswith(OWN_DATA) and dataset is None:
+        raise ConfigError(f"'{folder}' began with your own data; pass it again as dataset=….")
+    place = _place(begun.path, engine, True, workers, data_dirs, download, reuse)
+    return run_config(config, place, dataset=dataset)
 
 
-def _dataset_name(dataset: str | Dataset) -> str:
+def write_report(folder: Path | str, *more: Path | str) -> Comparison:
+    """Write tables, figures and page anew from run folders; nothing is trained.
+
+    Args:
+        folder: a study's folder; the report goes there.
+        more: further folders whose runs belong to the same comparison.
+    """
+    folders = [Path(folder), *map(Path, more)]
+    paths = build_report(*folders)
+    return Comparison(leaderboard(load_runs(*folders)), folders[0], paths.html)
+
+
+def _contenders(
+    algorithms: Choice | Sequence[Choice] | Mapping[str, Choice], problems: list[str]
+) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """Names, which label themselves, and forms under labels."""
+    names: list[str] = []
+    forms: dict[str, dict[str, Any]] = {}
+    if isinstance(algorithms, Mapping):
+        for label, choice in algorithms.items():
+            with gather(problems):
+                forms[label] = _form(choice)
+        return names, forms
+    alone = isinstance(algorithms, str) or not isinstance(algorithms, Sequence)
+    choices: Sequence[Any] = [algorithms] if alone else algorithms  # type: ignore[assignment]
+    for choice in choices:
+        if isinstance(choice, str):
+            names.append(choice)
+            continue
+        with gather(problems):
+            label = _label(choice)
+            if label in forms or label in names:
+                problems.append(
+                    f"two contenders are called {label}; give each a label of its own, such as "
+                    "{'weak': FedProx(0.01), 'strong': FedProx(1.0)}."
+                )
+            forms[label] = _form(choice)
+    return names, forms
+
+
+def _form(choice: object) -> dict[str, Any]:
+    """The name of an algorithm, and its parameters where it is an object."""
+    if isinstance(choice, str):
+        return {"algorithm": choice}
+    algorithm = _made(choice)
+    return {"algorithm": algorithm_name(algorithm), "params": plain(algorithm)}
+
+
+def _made(choice: object) -> Any:
+    """An algorithm object; a class stands for itself with its defaults."""
+    if not all(hasattr(choice, verb) for verb in VERBS):
+        raise ConfigError(
+            f"{shown(choice)} is no algorithm; give a name such as 'fedavg', an object such as "
+            "FedAvg(), or a list of them to compare."
+        )
+    return choice() if isinstance(choice, type) else choice
+
+
+def _label(choice: object) -> str:
+    """What an object is called in a comparison: its name in the table, or else its class."""
+    algorithm = _made(choice)
+    cls, path = type(algorithm), algorithm_name(algorithm)
+    forms = (name for name, info in ALGORITHMS.items() if info.path == path)
+    named = (name for name in forms if build(cls, ALGORITHMS[name].preset) == algorithm)
+    return next(named, cls.__name__)
+
+
+def _place(
+    out: Path | None,
+    engine: str,
+    resume: bool,
+    workers: int | None,
+    data_dirs: Sequence[Path | str] | None,
+    download: bool,
+    reuse: Path | str | None,
+    retry_failed: bool = False,
+) -> Place:
+    if isinstance(data_dirs, str | Path):
+        data_dirs = [data_dirs]
+    folders = None if data_dirs is None else [Path(folder) for folder in data_dirs]
+    work = None if reuse is None else Path(reuse)
+    going_on = resume or retry_failed
+    return Place(out, engine, going_on, workers, folders, download, work, retry_failed)
+
+
+def _own_data(dataset: str | Dataset) -> Dataset | None:
+    return dataset if isinstance(dataset, Dataset) else None
+
+
+def _dataset_name(dataset: object) -> str:
     """Own data is known by its name; it needs no place in the registry."""
-    return dataset if isinstance(dataset, str) else OWN_DATA + dataset.name
+    if isinstance(dataset, Dataset):
+        return OWN_DATA + dataset.name
+    if not isinstance(dataset, str):
+        raise ConfigError(
+            f"dataset = {shown(dataset)}: must be a name such as 'digits', or a fedcord.Dataset "
+            "made of your arrays."
+        )
+    return dataset

@@ -9,15 +9,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedcord.core.errors import ConfigError, FailedRunError
+from fedcord.core.errors import ConfigError, FailedRunError, gather, shown
+from fedcord.core.names import name_problem
+from fedcord.core.params import LARGEST
 from fedcord.data.dataset import Dataset
 from fedcord.experiment.config import RunConfig
-from fedcord.experiment.load import load_config, read_toml
+from fedcord.experiment.load import load_config, merged, read_toml
 from fedcord.experiment.run import NO_FAILURES, Place, Progress, failure_record, run
 from fedcord.store.run_folder import FAILURE, RunFolder
 
 OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every")
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
+
+MAX_SEEDS = 10_000
+OWN_FILES = ("leaderboard.csv", "leaderboard.md", "leaderboard.tex", "plots", "report.html")
+"""What the report writes into a study's folder, beside those of the contenders."""
+FORMS: Mapping[str, tuple[type, str]] = {
+    "name": (str, "text, in quotes"),
+    "algorithms": (list, "a list of names"),
+    "seeds": (int, "a whole number, how many to run"),
+    "settings": (dict, "a table, [settings]"),
+    "params": (dict, "a table, [params]"),
+    "variants": (dict, "tables, [variants.LABEL]"),
+}
+"""The entries of a study file."""
+MISPLACED = {
+    "algorithm": "algorithms = [NAME, …] at the top, or [variants.LABEL]",
+    "params": "[params], or [variants.LABEL.params]",
+}
+"""Fields of a run that are no settings of a study."""
 
 
 @dataclass(frozen=True)
@@ -84,42 +104,40 @@ def make_study(
         variants: label to {"algorithm": name, "params": {...}} and settings of its own, for one
             algorithm in several forms.
     """
-    # a user's own `module:Class` is known by its class
     forms: dict[str, Mapping[str, Any]] = {
-        a.rpartition(":")[2]: {"algorithm": a} for a in algorithms
+        label: {"algorithm": name} for name, label in _labels(algorithms).items()
     }
     problems = [f"'{a}' is listed twice; list it once." for a in _repeated(algorithms)]
+    own = [label for label, form in forms.items() if ":" in form["algorithm"]]
+    problems += filter(None, map(_label_problem, own))
     for label, form in (variants or {}).items():
-        if label in forms or not isinstance(form, Mapping) or "algorithm" not in form:
-            problems.append(
-                f"variant '{label}' needs a label of its own and an algorithm, such as "
-                f'[variants.{label}] algorithm = "fedprox".'
-            )
-            continue
-        strange = sorted(form.keys() - {"algorithm", "params", *OWN_SETTINGS})
-        if strange:
-            problems.append(
-                f"variant '{label}' has {', '.join(strange)}; a variant has algorithm, params, and "
-                f"of the settings {', '.join(OWN_SETTINGS)}. The rest is common to a study."
-            )
-        forms[label] = form
-    if not forms:
+        found = [*filter(None, [_label_problem(label)]), *_form_problems(label, form)]
+        if str(label).casefold() in {other.casefold() for other in forms}:
+            found.append(f"variant '{label}' has the name of another contender; rename it.")
+        problems += found
+        if not found:
+            forms[label] = form
+    if name is not None:
+        problems += filter(None, [name_problem("name of the study", name)])
+    if not forms and not problems:
         problems.append("nothing to compare; name at least one algorithm.")
-    if num_seeds < 1:
-        problems.append(f"seeds = {num_seeds}: must be at least 1.")
     contenders = {}
     for label, form in forms.items():
         own_settings = {name: form[name] for name in OWN_SETTINGS if name in form}
         values = {**settings, **own_settings, "algorithm": form["algorithm"]}
-        values["params"] = {**settings.get("params", {}), **form.get("params", {})}
-        try:
-            own = _assignments_for(label, forms, assignments)
-            contenders[label] = load_config(values, own, fixed_rounds_win=True)
-        except ConfigError as error:
-            problems += [p for p in error.problems if p not in problems]
+        with gather(problems):
+            values["params"] = _merged_params(settings.get("params", {}), form.get("params", {}))
+            chosen = _assignments_for(label, forms, assignments)
+            contenders[label] = load_config(values, chosen, fixed_rounds_win=True)
+    first = next(iter(contenders.values())).seed if contenders else 0
+    if not isinstance(num_seeds, int) or isinstance(num_seeds, bool):
+        problems.append(f"seeds = {shown(num_seeds)}: must be a whole number, how many to run.")
+    elif not 1 <= num_seeds <= MAX_SEEDS:
+        problems.append(f"seeds = {shown(num_seeds)}: must be at least 1 and at most {MAX_SEEDS}.")
+    elif first + num_seeds - 1 > LARGEST:
+        problems.append(f"seed = {first} leaves no room for {num_seeds} seeds; choose a lower one.")
     if problems:
         raise ConfigError(problems)
-    first = next(iter(contenders.values())).seed
     seeds = tuple(range(first, first + num_seeds))
     return Study(name or _name(contenders, seeds), contenders, seeds)
 
@@ -127,27 +145,46 @@ def make_study(
 def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[str]) -> Study:
     """A study from a TOML file; flags win over the file."""
     values = read_toml(path)
-    unknown = values.keys() - {"name", "algorithms", "seeds", "variants", "settings", "params"}
+    problems = []
+    unknown = sorted(values.keys() - FORMS.keys())
     if unknown:
-        raise ConfigError(
-            f"'{path}' has unknown entries: {', '.join(sorted(unknown))}. Allowed: name, "
-            "algorithms, seeds, [settings], [params], [variants.LABEL]."
+        problems.append(
+            f"'{path}' has unknown entries: {', '.join(unknown)}. Allowed: name, algorithms, "
+            "seeds, [settings], [params], [variants.LABEL]."
         )
-    algorithms = values.get("algorithms", [])
-    seeds = overrides.get("seeds", values.get("seeds", 1))
-    settings = values.get("settings", {})
-    if not isinstance(algorithms, list) or not all(isinstance(a, str) for a in algorithms):
-        raise ConfigError(f"'{path}': algorithms must be a list of names.")
-    if not isinstance(seeds, int) or not isinstance(settings, dict):
-        raise ConfigError(f"'{path}': seeds must be a number and [settings] a table.")
-    merged = {**settings, **{k: v for k, v in overrides.items() if k != "seeds"}}
-    merged["params"] = values.get("params", {})
+    for entry, (kind, words) in FORMS.items():
+        if entry in values and not isinstance(values[entry], kind):
+            problems.append(f"'{path}': {entry} = {shown(values.pop(entry))}: must be {words}.")
+    algorithms, settings = values.get("algorithms", []), values.get("settings", {})
+    if not all(isinstance(a, str) for a in algorithms):
+        problems.append(f"'{path}': algorithms = {shown(algorithms)}: must be a list of names.")
+        algorithms = [a for a in algorithms if isinstance(a, str)]
+    for entry, instead in MISPLACED.items():
+        if entry in settings:
+            problems.append(f"'{path}': [settings] has {entry}, which stands elsewhere: {instead}.")
+    common = {k: v for k, v in settings.items() if k not in MISPLACED}
+    common |= {k: v for k, v in overrides.items() if k != "seeds"}
+    common["params"] = values.get("params", {})
     variants = values.get("variants", {})
-    if not isinstance(variants, dict):
-        raise ConfigError(f"'{path}': variants are written as tables, [variants.LABEL].")
     variants = {label: _without(form, overrides) for label, form in variants.items()}
-    name = values.get("name", path.stem)
-    return make_study(algorithms, merged, seeds, assignments, name, variants)
+    seeds = overrides.get("seeds", values.get("seeds", 1))
+    with gather(problems):
+        study = make_study(
+            algorithms, common, seeds, assignments, values.get("name", path.stem), variants
+        )
+    if problems:
+        raise ConfigError(problems)
+    return study
+
+
+def named_in(path: Path) -> list[str]:
+    """The algorithms that a study file names, wherever they stand; `load_study` judges the file."""
+    values = read_toml(path)
+    listed, variants = values.get("algorithms"), values.get("variants")
+    names = list(listed) if isinstance(listed, list) else []
+    forms = variants.values() if isinstance(variants, dict) else ()
+    names += [form.get("algorithm") for form in forms if isinstance(form, dict)]
+    return [name for name in names if isinstance(name, str)]
 
 
 def run_study(
@@ -193,7 +230,7 @@ def _assignments_for(
         if colon and "=" not in head:
             if head not in labels:
                 raise ConfigError(
-                    f"--set '{text}': '{head}' is not among {', '.join(labels)}; write "
+                    f"--set {shown(text)}: '{head}' is not among {', '.join(labels)}; write "
                     "NAME:key=value for one of them, or key=value for all."
                 )
             if head == label:
@@ -208,6 +245,51 @@ def _without(form: Any, overrides: Mapping[str, Any]) -> Any:
     if not isinstance(form, dict):
         return form
     return {name: value for name, value in form.items() if name not in overrides}
+
+
+def _labels(algorithms: Sequence[str]) -> dict[str, str]:
+    """Name to label: a user's own `module:Class` is known by its class, if no other is."""
+    short = [name.rpartition(":")[2] for name in algorithms]
+    # on some file systems capitals make no difference
+    folded = [label.casefold() for name, label in dict(zip(algorithms, short, strict=True)).items()]
+    return {
+        name: label if folded.count(label.casefold()) == 1 else name.replace(":", ".")
+        for name, label in zip(algorithms, short, strict=True)
+    }
+
+
+def _form_problems(label: str, form: object) -> list[str]:
+    """What is wrong with a variant as it is written."""
+    example = f'such as [variants.{label}] algorithm = "fedprox"'
+    if not isinstance(form, Mapping):
+        return [f"variant '{label}' = {shown(form)}: must be a table, {example}."]
+    problems = []
+    if not isinstance(form.get("algorithm"), str):
+        problems.append(f"variant '{label}' needs the name of an algorithm, {example}.")
+    if not isinstance(form.get("params", {}), Mapping):
+        problems.append(
+            f"variant '{label}': params = {shown(form['params'])}: must be a table, "
+            f"[variants.{label}.params]."
+        )
+    strange = sorted(map(str, form.keys() - {"algorithm", "params", *OWN_SETTINGS}))
+    if strange:
+        problems.append(
+            f"variant '{label}' has {', '.join(strange)}; a variant has algorithm, params, and of "
+            f"the settings {', '.join(OWN_SETTINGS)}. The rest is common to a study."
+        )
+    return problems
+
+
+def _label_problem(label: object) -> str | None:
+    """Why a contender cannot have a folder of this name in the study's."""
+    if str(label).casefold() in OWN_FILES:
+        return f"contender '{label}' has the name of a file of the report; choose another."
+    return name_problem("contender", label)
+
+
+def _merged_params(common: object, own: Mapping[str, Any]) -> object:
+    """A contender's parameters over those of all; what is no table is judged later."""
+    return merged(common, own) if isinstance(common, Mapping) else common
 
 
 def _repeated(names: Sequence[str]) -> list[str]:

@@ -9,9 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedcord.core.errors import ConfigError, shown, unknown_name
 from fedcord.core.params import check_params, param
 
 DEFAULT_ROUNDS = 20
+MAX_CLIENTS, MAX_ROUNDS, MAX_THREADS = 10_000_000, 1_000_000_000, 1024
+"""More is a slip of the hand, and would fill memory or never end."""
+MAX_WORKERS = 1024
+ENGINES = ("sequential", "processes", "wire")
+"""Ways to reach clients; none changes the result."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +33,15 @@ class RunConfig:
         None, "training examples kept, drawn at random by the seed; none: all", at_least=1
     )
     longtail: float = param(1.0, "largest class over smallest, 1 for no change", at_least=1)
-    clients: int = param(10, "number of clients; 0 takes it from the data (natural)", at_least=0)
-    rounds: int | None = param(None, "rounds of exchange; none: the method's own", at_least=1)
+    clients: int = param(
+        10,
+        "number of clients; 0 takes it from the data (natural)",
+        at_least=0,
+        at_most=MAX_CLIENTS,
+    )
+    rounds: int | None = param(
+        None, "rounds of exchange; none: the method's own", at_least=1, at_most=MAX_ROUNDS
+    )
     participation: float = param(
         1.0, "share of clients drawn for every exchange", above=0, at_most=1
     )
@@ -39,12 +52,16 @@ class RunConfig:
     validation: float = param(0.1, "share of a client's data for selection", at_least=0, below=1)
     test: float = param(0.1, "share of a client's data for its own test", at_least=0, below=1)
     evaluate_every: int = param(1, "rounds between evaluations", at_least=1)
-    threads: int = param(1, "threads of a computation; changes bits", at_least=1)
+    threads: int = param(
+        1, "threads of a computation; changes bits", at_least=1, at_most=MAX_THREADS
+    )
     params: Mapping[str, Any] = field(default_factory=dict)
     """The algorithm's parameters, nested and plain."""
 
     def __post_init__(self) -> None:
         check_params(self)
+        if not self.model:
+            raise ConfigError("model = []: name at least one network, such as auto.")
 
     def plain(self) -> dict[str, Any]:
         """As values that TOML and JSON can hold."""
@@ -66,3 +83,17 @@ class RunConfig:
             for name in sorted(mine.keys() | other.keys())
             if mine.get(name) != other.get(name)
         ]
+
+
+def engine_problems(engine: object, workers: object) -> list[str]:
+    """What is wrong with the choice of an engine; it is no part of a run's identity."""
+    problems = []
+    if engine not in ENGINES:
+        problems.append(unknown_name("engine", str(engine), ENGINES))
+    counted = workers if isinstance(workers, int) and not isinstance(workers, bool) else 0
+    if workers is not None and not 1 <= counted <= MAX_WORKERS:
+        problems.append(
+            f"workers = {shown(workers)}: must be a whole number from 1 to {MAX_WORKERS}; left "
+            "out, there is one per core."
+        )
+    return problems

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fedcord.core.atomic import remove_stale
 from fedcord.core.contract import SharesWork
-from fedcord.core.errors import ConfigError, unknown_name
-from fedcord.engine.processes import ProcessesExecutor, worker_count
+from fedcord.core.errors import ConfigError
+from fedcord.engine.processes import ProcessesExecutor
 from fedcord.engine.reuse import ReusingExecutor
 from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.visit import Executor
@@ -18,14 +18,9 @@ from fedcord.engine.wire import WireExecutor
 from fedcord.experiment.build import Experiment
 from fedcord.store.provenance import versions
 
-ENGINES = ("sequential", "processes", "wire")
 
-
-def check_engine(engine: str, workers: int | None, reuse: Path | None) -> None:
-    """Refuse what no executor can be made from."""
-    if engine not in ENGINES:
-        raise ConfigError(unknown_name("engine", engine, ENGINES))
-    worker_count(workers)  # a wrong number shows before anything is written
+def check_reuse(reuse: Path | None) -> None:
+    """Refuse a folder for clients' work that cannot be one."""
     if reuse is not None:
         try:
             reuse.mkdir(parents=True, exist_ok=True)

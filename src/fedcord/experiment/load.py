@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
-from fedcord.core.errors import ConfigError, DataError, unknown_name
+from fedcord.core.errors import ConfigError, DataError, gather, shown, unknown_name
 from fedcord.core.names import is_text
-from fedcord.core.params import build, plain
-from fedcord.core.regular_files import read_regular
+from fedcord.core.params import build, parameters_like, plain
+from fedcord.core.regular_files import check_regular
+from fedcord.core.toml import parse_toml, parse_value
 from fedcord.data.partition import PARTITIONS
 from fedcord.data.partition import check_spec as check_partition
 from fedcord.data.registry import check_spec as check_dataset
@@ -21,6 +21,10 @@ from fedcord.models.registry import check_model
 
 OWN_DATA = "own:"
 """Prefix of the name of data that was passed as an object."""
+SETTINGS = tuple(f.name for f in dataclasses.fields(RunConfig) if f.name != "params")
+"""What may be set about a run beside the algorithm's parameters."""
+MAX_FILE_BYTES = 16 * 2**20
+"""Of a study file; longer ones are something else."""
 
 
 def load_config(
@@ -38,22 +42,18 @@ def load_config(
     params, more = _params(config.algorithm, settings.get("params", {}), assignments)
     problems += more
     rounds = config.rounds
-    if config.algorithm in ALGORITHMS or ":" in config.algorithm:
-        try:
-            algorithm = build(algorithm_class(config.algorithm), params)
-        except ConfigError as error:
-            problems += error.problems
-        else:
-            params = plain(algorithm)
-            fixed = algorithm.rounds
-            if fixed is not None and rounds not in (None, fixed) and not fixed_rounds_win:
-                problems.append(
-                    f"rounds = {rounds}: {config.algorithm} needs exactly {fixed}; "
-                    "leave --rounds out."
-                )
-            rounds = fixed or rounds or DEFAULT_ROUNDS
-    else:
-        problems.append(unknown_name("algorithm", config.algorithm, ALGORITHMS))
+    cls: type[Any] = RunConfig
+    with gather(problems):
+        cls = algorithm_class(config.algorithm)
+        algorithm = build(cls, params, see=f"fedcord list algorithms {config.algorithm}")
+        params = plain(algorithm)
+        fixed = algorithm.rounds
+        if fixed is not None and rounds not in (None, fixed) and not fixed_rounds_win:
+            problems.append(
+                f"rounds = {rounds}: {config.algorithm} needs exactly {fixed}; leave --rounds out."
+            )
+        rounds = fixed or rounds or DEFAULT_ROUNDS
+    problems += _misplaced(settings, config.algorithm, cls)
     if problems:
         raise ConfigError(problems)
     return dataclasses.replace(config, rounds=rounds, params=params)
@@ -70,36 +70,50 @@ def load_data_config(settings: Mapping[str, Any]) -> RunConfig:
 def _checked(settings: Mapping[str, Any]) -> tuple[RunConfig, list[str]]:
     """A configuration from whatever of `settings` is right, and what is wrong with the rest."""
     problems: list[str] = []
-    values = {name: value for name, value in settings.items() if name != "params"}
+    values = {name: settings[name] for name in settings if name in SETTINGS}
+    if isinstance(values.get("model"), str):
+        values["model"] = [values["model"]]
     kind = PARTITIONS.get(str(values.get("partition", "")).partition(":")[0].partition(",")[0])
     if kind is not None and not kind.needs_clients:
         values.setdefault("clients", 0)  # the data says how many there are
-    try:
-        config = build(RunConfig, values)
-    except ConfigError as error:
-        problems += error.problems
-        known = {f.name for f in dataclasses.fields(RunConfig)}
-        usable = {}
-        for name, value in values.items():
-            if name in known:
-                try:
-                    build(RunConfig, {name: value})
-                except ConfigError:
-                    continue
-                usable[name] = value
-        config = build(RunConfig, usable)
+    usable = {}
+    for name, value in values.items():
+        with gather(problems):
+            build(RunConfig, {name: value})
+            usable[name] = value
+    config = build(RunConfig, usable)
     return config, problems + _names(config)
 
 
+def _misplaced(settings: Mapping[str, Any], algorithm: str, cls: type[Any]) -> list[str]:
+    """Settings that are none; most often they are parameters of the algorithm."""
+    problems = []
+    for name, value in settings.items():
+        if name in SETTINGS or name == "params":
+            continue
+        own = parameters_like(cls, name)
+        if own:
+            nested = shown(_nested(own[0].split("."), value))
+            problems.append(
+                f"'{name}' is not a setting but {own[0]} of {algorithm}; write "
+                f"--set {own[0]}={value}, [params] {own[0]} in a study file, or params={nested}."
+            )
+        else:
+            problems.append(unknown_name("setting", str(name), SETTINGS))
+    return problems
+
+
 def read_toml(path: Path) -> dict[str, Any]:
-    """A study or configuration file, or a ConfigError that says what is wrong with it."""
+    """A study file, or a ConfigError that says what is wrong with it."""
     try:
-        return tomllib.loads(read_regular(path).decode())
+        if check_regular(path) > MAX_FILE_BYTES:
+            raise ConfigError(f"'{path}' is too long for a study file ({MAX_FILE_BYTES:,} bytes).")
+        return parse_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"'{path}' does not exist.") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"'{path}' cannot be read ({error}).") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ConfigError(f"'{path}' is not valid TOML ({error}); correct that line.") from error
 
 
@@ -114,12 +128,8 @@ def parse_assignment(text: str) -> tuple[tuple[str, ...], Any]:
     key, equals, value = text.partition("=")
     path = tuple(key.strip().split("."))
     if not equals or not all(path):
-        raise ConfigError(f"--set '{text}': expected key=value, such as local.lr=0.1.")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
-    return path, parsed
+        raise ConfigError(f"--set {shown(text)}: expected key=value, such as local.lr=0.1.")
+    return path, parse_value(value)
 
 
 def _names(config: RunConfig) -> list[str]:
@@ -150,30 +160,40 @@ def _names(config: RunConfig) -> list[str]:
 
 
 def _params(
-    algorithm: str, given: Mapping[str, Any], assignments: Sequence[str]
+    algorithm: str, given: object, assignments: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
     """The preset of the name, then the file's values, then `--set`, the later winning."""
     problems: list[str] = []
     params: dict[str, Any] = {}
     if algorithm in ALGORITHMS:
-        _merge(params, ALGORITHMS[algorithm].preset)
-    _merge(params, given)
+        params = merged(params, ALGORITHMS[algorithm].preset)
+    if isinstance(given, Mapping):
+        params = merged(params, given)
+    else:
+        problems.append(f"params = {shown(given)}: must be a table of parameters.")
     for text in assignments:
-        try:
-            path, value = parse_assignment(text)
-        except ConfigError as error:
-            problems += error.problems
-            continue
-        for name in reversed(path):
-            value = {name: value}
-        _merge(params, value)
+        with gather(problems):
+            params = merged(params, _nested(*parse_assignment(text)))
     return params, problems
 
 
-def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        if isinstance(value, Mapping) and isinstance(into.get(name, {}), dict):
-            into[name] = dict(into.get(name, {}))
-            _merge(into[name], value)
-        else:
-            into[name] = value
+def _nested(path: Sequence[str], value: Any) -> dict[str, Any]:
+    """A value below its names: (("a", "b"), 1) to {"a": {"b": 1}}."""
+    for name in reversed(path):
+        value = {name: value}
+    nested: dict[str, Any] = value
+    return nested
+
+
+def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values of which `more` wins, part by part.
+
+    >>> merged({"local": {"lr": 0.1, "epochs": 2}}, {"local": {"lr": 0.3}})
+    {'local': {'lr': 0.3, 'epochs': 2}}
+    """
+    out = dict(base)
+    for name, value in more.items():
+        part = out.get(name, {})
+        both = isinstance(value, Mapping) and isinstance(part, Mapping)
+        out[name] = merged(part, value) if both else value
+    return out

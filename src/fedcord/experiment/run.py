@@ -25,8 +25,8 @@ from fedcord.engine.rounds import (
 from fedcord.engine.sampling import exchange_at, sample_clients
 from fedcord.engine.visit import Executor
 from fedcord.experiment.build import Experiment, build_experiment
-from fedcord.experiment.config import RunConfig
-from fedcord.experiment.executors import check_engine, open_executor
+from fedcord.experiment.config import RunConfig, engine_problems
+from fedcord.experiment.executors import check_reuse, open_executor
 from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
 from fedcord.experiment.records import (
     clients_record,
@@ -98,6 +98,11 @@ class Place:
     reuse: Path | None = None
     retry_failed: bool = False
 
+    def __post_init__(self) -> None:
+        problems = engine_problems(self.engine, self.workers)
+        if problems:
+            raise ConfigError(problems)
+
 
 def run(
     config: RunConfig,
@@ -111,7 +116,7 @@ def run(
     reason in `failure.json` and is not tried again unless `place.retry_failed`.
     """
     watch = progress or Progress()
-    check_engine(place.engine, place.workers, place.reuse)
+    check_reuse(place.reuse)
     given = None if place.out is None else RunFolder(place.out)
     if given is not None:
         check_folder(given, config, resume=place.resume, retry_failed=place.retry_failed)

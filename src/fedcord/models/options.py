@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from fedcord.core.params import param
 
+MOST = 65536
+"""Units, channels or pixels of a side; more is a slip of the hand that would fill memory."""
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -42,32 +45,38 @@ class NoOptions:
 class MLPOptions:
     """Fully connected network."""
 
-    hidden: tuple[int, ...] = param((200,), "units of each hidden layer", at_least=1)
+    hidden: tuple[int, ...] = param((200,), "units of each hidden layer", at_least=1, at_most=MOST)
 
 
 @dataclass(frozen=True)
 class CNNOptions:
     """Small convolutional network; see `fedcord.models.cnn`."""
 
-    channels: tuple[int, ...] = param((), "channels of each convolution; empty: by image size")
-    width: int = param(32, "channels of the first convolution when not listed", at_least=1)
-    kernel: int = param(3, "side of every convolution kernel, odd", at_least=1)
+    channels: tuple[int, ...] = param(
+        (), "channels of each convolution; empty: by image size", at_least=1, at_most=MOST
+    )
+    width: int = param(
+        32, "channels of the first convolution when not listed", at_least=1, at_most=MOST
+    )
+    kernel: int = param(3, "side of every convolution kernel, odd", at_least=1, at_most=MOST)
     padding: str = param(
         "auto",
         "same keeps the size, valid does not pad; auto: same for kernels up to 3, else valid",
         choices=("auto", "same", "valid"),
     )
-    fc: int = param(128, "units of the hidden layer, the feature dimension", at_least=1)
+    fc: int = param(
+        128, "units of the hidden layer, the feature dimension", at_least=1, at_most=MOST
+    )
 
 
 @dataclass(frozen=True)
 class ResNetOptions:
     """Residual network for small images; see `fedcord.models.resnet`."""
 
-    blocks: tuple[int, ...] = param((2, 2, 2, 2), "blocks of each stage")
-    width: int = param(64, "channels of the first stage", at_least=1)
+    blocks: tuple[int, ...] = param((2, 2, 2, 2), "blocks of each stage", at_least=1, at_most=100)
+    width: int = param(64, "channels of the first stage", at_least=1, at_most=MOST)
     norm: str = param("batch", "normalisation layers", choices=("batch", "group"))
-    groups: int = param(2, "groups of norm=group", at_least=1)
+    groups: int = param(2, "groups of norm=group", at_least=1, at_most=MOST)
 
 
 @dataclass(frozen=True)
@@ -76,14 +85,14 @@ class MobileNetOptions:
 
     width: float = param(1.0, "factor on all channels", at_least=0.1, at_most=4)
     norm: str = param("batch", "normalisation layers", choices=("batch", "group"))
-    groups: int = param(2, "groups of norm=group", at_least=1)
+    groups: int = param(2, "groups of norm=group", at_least=1, at_most=MOST)
 
 
 @dataclass(frozen=True)
 class TextOptions:
     """Bag of embeddings; see `fedcord.models.text`."""
 
-    width: int = param(32, "length of embeddings and of the hidden layer", at_least=1)
+    width: int = param(32, "length of embeddings and of the hidden layer", at_least=1, at_most=MOST)
 
 
 @dataclass(frozen=True)
@@ -93,9 +102,11 @@ class FrozenOptions:
     encoder: str = param("", "pixels, random-conv, efficientnet-lite0 or hf:MODEL")
     file: str = param("", "safetensors file with the encoder's weights")
     arch: str = param("", "the model the file was trained with, such as resnet18")
-    width: int = param(0, "width of arch when it is not the default", at_least=0)
+    width: int = param(0, "width of arch when it is not the default", at_least=0, at_most=MOST)
     norm: str = param("batch", "normalisation of arch", choices=("batch", "group"))
-    size: int = param(0, "side the image is resized to; 0: what the encoder likes", at_least=0)
-    filters: int = param(256, "number of filters of random-conv", at_least=1)
+    size: int = param(
+        0, "side the image is resized to; 0: what the encoder likes", at_least=0, at_most=MOST
+    )
+    filters: int = param(256, "number of filters of random-conv", at_least=1, at_most=MOST)
     seed: int = param(0, "seed of the filters of random-conv", at_least=0)
     of: str = param("", "name of the encoder the data are features of already; for the record")

@@ -263,7 +263,7 @@ def _resolve(
     if spec == ModelSpec("auto", "", {}) and kind is not None:
         spec = parse_spec(auto_model(kind, input_shape))
     if spec.name not in MODELS:
-        raise ConfigError(unknown_name("model", spec.name, MODELS))
+        raise ConfigError(unknown_name("model", spec.name, MODELS, "fedcord list models"))
     info = MODELS[spec.name]
     try:
         return spec.name, info, build(info.options, _values(spec, info))

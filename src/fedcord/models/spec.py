@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from fedcord.core.errors import ConfigError
 
+LONGEST_NUMBER = 19
+"""Digits of what counters can hold."""
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -46,7 +49,8 @@ def parse_spec(text: str) -> ModelSpec:
 def parse_sizes(text: str) -> tuple[int, ...] | None:
     """`100-50` as (100, 50); None when it is not whole numbers from 1 joined by dashes."""
     parts = text.split("-")
-    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+    is_number = (p.isascii() and p.isdigit() and len(p) < LONGEST_NUMBER for p in parts)
+    if not all(is_number) or not all(int(part) > 0 for part in parts):
         return None
     return tuple(int(part) for part in parts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -36,8 +37,10 @@ def weighted_mean(weighted: Iterable[tuple[Tensors, float]]) -> dict[str, Tensor
             else:
                 dtypes[name] = tensor.dtype
                 sums[name] = tensor.to(torch.float64, copy=True).mul_(weight)
-    if total <= 0:
-        raise ProtocolError("a weighted mean needs a positive total weight; all updates weigh 0.")
+    if not 0 < total < math.inf:
+        raise ProtocolError(
+            f"a weighted mean needs a positive total weight that is finite; it is {total}."
+        )
     return {
         name: (value / total).to(dtypes[name]) if name in dtypes else value
         for name, value in sums.items()
