@@ -8,7 +8,11 @@ from fedcord.core.contract import Algorithm, Env
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.task import Task
 from fedcord.engine.blueprint import Blueprint
+from fedcord.engine.federation import Federation
+from fedcord.engine.memory_store import InProcessMemory
+from fedcord.engine.node import ClientNode
 from fedcord.engine.population import Population
+from fedcord.engine.transports.sequential import SequentialTransport
 from fedcord.experiment.build import TASK_FACTORY, task_from_values
 
 SIZES = (40, 25, 1, 60)
@@ -67,3 +71,8 @@ def population(values: dict[str, object] = VECTOR, sizes: tuple[int, ...] = SIZE
 
 def env(values: dict[str, object] = VECTOR, seed: int = 0, rounds: int = 3) -> Env:
     return Env(task(values), seed, num_rounds=rounds)
+
+
+def sequential(algorithm: Algorithm, task: Task, people: Population) -> Federation:
+    """All of `people` at one node in this process."""
+    return Federation(SequentialTransport(ClientNode(algorithm, task, people, InProcessMemory())))

@@ -20,13 +20,11 @@ from workload import BATCH_SIZE, LEARNING_RATE, SEED, batch_stream
 
 from contenders.bare_loop import foreach_step
 from contenders.entry import MARK
-from contenders.fedcord_engine import WORKERS, Watched
+from contenders.fedcord_engine import Watched, transport_of
 from fedcord.core.contract import Env, ServerState
-from fedcord.engine.processes import ProcessesExecutor
+from fedcord.engine.federation import Federation
 from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
 from fedcord.engine.sampling import sample_clients
-from fedcord.engine.sequential import SequentialExecutor
-from fedcord.engine.visit import Executor
 
 SAMPLES_PER_CLIENT = 50
 SHARES = (0.01, 0.01, 1.0)
@@ -99,11 +97,8 @@ def run_bare(experiment: Any, optimizer: str, log: RoundLog) -> None:
 
 def run_fedcord(experiment: Any, engine: str, log: RoundLog) -> None:
     """The same visits by an engine."""
-    inner: Executor
-    if engine == "processes":
-        inner = ProcessesExecutor(experiment.blueprint, experiment.population, WORKERS)
-    else:
-        inner = SequentialExecutor(experiment.algorithm, experiment.task, experiment.population)
+    transport = Watched(transport_of(experiment, engine), log)
+    federation = Federation(transport)
     env = Env(experiment.task, SEED, num_rounds=len(SHARES))
     clients = experiment.population.num_clients
     schedule = Schedule(len(SHARES), lambda round_: participants(round_, clients))
@@ -115,9 +110,9 @@ def run_fedcord(experiment: Any, engine: str, log: RoundLog) -> None:
     state = experiment.algorithm.init(env)
     log.start()
     try:
-        run_rounds(experiment.algorithm, Watched(inner, log), env, state, schedule, on_round)
+        run_rounds(experiment.algorithm, federation, env, state, schedule, on_round)
     finally:
-        inner.close()
+        transport.close()
 
 
 def main() -> None:

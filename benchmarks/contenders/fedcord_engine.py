@@ -3,56 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from meter import RoundLog
 from workload import SEED, fedcord_experiment
 
 from contenders.entry import read_order, report
-from fedcord.core.contract import ClientId, Env, ServerState
-from fedcord.engine.evaluation import Evaluation
+from fedcord.core.contract import Env, ServerState
+from fedcord.engine.federation import Federation
 from fedcord.engine.memory import keep_freed_memory
-from fedcord.engine.processes import ProcessesExecutor
+from fedcord.engine.memory_store import InProcessMemory
+from fedcord.engine.node import ClientNode
+from fedcord.engine.requests import Parcel, Request
 from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
-from fedcord.engine.sequential import SequentialExecutor
-from fedcord.engine.visit import Answer, Executor, Job
+from fedcord.engine.transport import Delivery, Transport
+from fedcord.engine.transports.processes import ProcessesTransport
+from fedcord.engine.transports.sequential import SequentialTransport
 
 WORKERS = 2
 
 
 class Watched:
-    """An executor that tells the log when training ends and evaluation begins."""
+    """A transport that tells the log when training ends and evaluation begins."""
 
-    def __init__(self, inner: Executor, log: RoundLog) -> None:
-        self.memories = inner.memories
+    def __init__(self, inner: Transport, log: RoundLog) -> None:
+        self.nodes = inner.nodes
         self._inner, self._log = inner, log
 
-    def map_clients(
-        self, job: Job, clients: Sequence[ClientId]
-    ) -> Iterator[tuple[ClientId, Answer]]:
-        return self._inner.map_clients(job, clients)
-
-    def evaluate(self, job: Job) -> Evaluation:
-        self._log.trained()
-        return self._inner.evaluate(job)
+    def exchange(
+        self, request: Request, parcels: Sequence[Parcel], deadline: float | None = None
+    ) -> Iterator[Delivery]:
+        if request.verb == "evaluate":
+            self._log.trained()
+        return self._inner.exchange(request, parcels, deadline)
 
     def close(self) -> None:
         self._inner.close()
+
+
+def transport_of(experiment: Any, engine: str) -> Transport:
+    """Two workers, or a node in this process."""
+    if engine == "processes":
+        return ProcessesTransport(experiment.blueprint, experiment.population, WORKERS)
+    built = experiment.algorithm, experiment.task, experiment.population, InProcessMemory()
+    return SequentialTransport(ClientNode(*built))
 
 
 def main() -> None:
     order = read_order()
     keep_freed_memory()  # as `fedcord run` does
     experiment = fedcord_experiment(order.workload.name, order.fraction, order.rounds)
-    inner: Executor
-    if order.variant == "processes":
-        inner = ProcessesExecutor(experiment.blueprint, experiment.population, WORKERS)
-    else:
-        inner = SequentialExecutor(experiment.algorithm, experiment.task, experiment.population)
     log = RoundLog()
-    executor = Watched(inner, log)
+    transport = Watched(transport_of(experiment, order.variant), log)
+    federation = Federation(transport)
     env = Env(experiment.task, SEED, num_rounds=order.rounds)
-    sizes = experiment.population.train_sizes
-    eligible = [client for client, size in enumerate(sizes) if size > 0]
+    eligible = [client for client, member in federation.members.items() if member.train > 0]
 
     def on_round(state: ServerState, record: RoundRecord) -> None:
         assert record.evaluation is not None
@@ -62,11 +67,11 @@ def main() -> None:
     schedule = Schedule(order.rounds, lambda round_: eligible, threads=order.threads)
     log.start()
     try:
-        state = run_rounds(experiment.algorithm, executor, env, state, schedule, on_round)
+        state = run_rounds(experiment.algorithm, federation, env, state, schedule, on_round)
         names = experiment.task.scratch_network().state_dict()
         report(order, log, [state.shared[f"model.{name}"] for name in names])
     finally:
-        executor.close()
+        transport.close()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from fedcord.core.version import __version__
 
 _PLACES = {
     "run": "experiment.api",

@@ -11,7 +11,6 @@ from fedcord.core.contract import Env
 from fedcord.core.task import tensors_of
 from fedcord.core.tensors import hash_tensors, select
 from fedcord.engine.rounds import Schedule, run_rounds
-from fedcord.engine.sequential import SequentialExecutor
 from tests import federation
 
 GENERAL = LocalSGD(clip=1e9)  # the path with autograd
@@ -22,8 +21,8 @@ def test_3_one_client_is_centralised_sgd(values: dict[str, object]) -> None:
     people, env = federation.population(values, sizes=(40,)), federation.env(values, rounds=2)
     algorithm = FedAvg(GENERAL)
     state = algorithm.init(env)
-    executor = SequentialExecutor(algorithm, env.task, people)
-    final = run_rounds(algorithm, executor, env, state, Schedule(2, lambda _: [0]))
+    reached = federation.sequential(algorithm, env.task, people)
+    final = run_rounds(algorithm, reached, env, state, Schedule(2, lambda _: [0]))
     shared = state.shared
     for round_ in range(2):
         here = Env(env.task, env.seed, round_, 2, 0)

@@ -497,3 +497,16 @@ class SwallowsErrors(Plain):
             return super().aggregate(state, updates, env)
         except NumericalError:
             return state.next(state.shared)
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NeedsEverybody(Plain):
+    """Takes it for granted that client 1 is there."""
+
+    def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        everybody = dict(updates)
+        everybody[1]
+        return super().aggregate(state, iter(everybody.items()), env)

@@ -38,6 +38,8 @@ class Case:
 
 
 CASES = [
+    Case(broken.NeedsEverybody(), "faults", "drops a third of the answers led to KeyError"),
+    Case(broken.CountsCalls(), "faults", "when answers come twice .* the run ends elsewhere"),
     Case(broken.CountsCalls(), "same-outputs", "gave other outputs the second time"),
     Case(broken.DrawsGlobally(), "same-outputs", r"aggregate \(round 0\) changed .* of torch"),
     Case(broken.DrawsGlobally(library="numpy"), "same-outputs", "global random state of numpy"),
@@ -131,7 +133,7 @@ def test_broken_algorithm_fails_its_check(case: Case) -> None:
         (
             broken.CountsCalls(),
             STATED,
-            {"same-outputs", "resume", "engines-agree", "bad-updates-refused"},
+            {"same-outputs", "resume", "engines-agree", "bad-updates-refused", "faults"},
         ),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, set) else None,

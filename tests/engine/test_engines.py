@@ -1,5 +1,6 @@
 """Every engine gives the same bits."""
 
+import contextlib
 import json
 import os
 import signal
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
@@ -18,17 +19,16 @@ import pytest
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.core.contract import Update
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.tensors import hash_tensors
-from fedcord.engine import processes
 from fedcord.engine.evaluation import Evaluation
-from fedcord.engine.processes import START, ProcessesExecutor, _Pace, worker_count
+from fedcord.engine.federation import Federation, Missing, Patience
+from fedcord.engine.requests import Parcel, Reply, Request
 from fedcord.engine.rounds import Schedule, finish_clients, run_rounds
-from fedcord.engine.sequential import SequentialExecutor
-from fedcord.engine.visit import Executor, Job
-from fedcord.engine.wire import WireExecutor
-from fedcord.engine.worker import evaluation_request
+from fedcord.engine.transports import processes
+from fedcord.engine.transports.processes import START, ProcessesTransport, _Queue, worker_count
+from fedcord.engine.transports.wire import WireTransport
+from fedcord.engine.transports.worker import PARCELS
 from tests import federation
 
 SETTINGS = {
@@ -39,18 +39,18 @@ SETTINGS = {
 SIZES = (40, 25, 1, 60, 3, 17, 90, 33)
 
 
-def _outcome(executor: Executor, setting: str) -> tuple[str, list[Evaluation | None], object]:
+def _outcome(reached: Federation, setting: str) -> tuple[str, list[Evaluation | None], object]:
     algorithm, values = SETTINGS[setting]
     env, evaluations = federation.env(values), []
     state = run_rounds(
         algorithm,
-        executor,
+        reached,
         env,
         algorithm.init(env),
         Schedule(3, lambda r: [k for k in range(len(SIZES)) if k % 3 != r]),
         lambda state, record: evaluations.append(record.evaluation),
     )
-    local = finish_clients(algorithm, executor, state, 0, range(len(SIZES)))
+    local = finish_clients(algorithm, reached, state, 0, range(len(SIZES)))
     return hash_tensors(state.shared), evaluations, local
 
 
@@ -58,68 +58,90 @@ def _outcome(executor: Executor, setting: str) -> tuple[str, list[Evaluation | N
 def test_wire_and_processes_equal_sequential(setting: str) -> None:
     algorithm, values = SETTINGS[setting]
     people, plan = federation.population(values, SIZES), federation.blueprint(algorithm, values)
-    expected = _outcome(SequentialExecutor(algorithm, federation.task(values), people), setting)
-    assert _outcome(WireExecutor(plan, people), setting) == expected
-    pool = ProcessesExecutor(plan, people, workers=2)
-    try:
-        assert _outcome(pool, setting) == expected
-    finally:
-        pool.close()
+    expected = _outcome(federation.sequential(algorithm, federation.task(values), people), setting)
+    assert _outcome(Federation(WireTransport(plan, people)), setting) == expected
+    with contextlib.closing(ProcessesTransport(plan, people, workers=2)) as workers:
+        assert _outcome(Federation(workers), setting) == expected
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[ProcessesExecutor]:
+def pool() -> Iterator[ProcessesTransport]:
     algorithm, values = SETTINGS["stacked"]
-    executor = ProcessesExecutor(
-        federation.blueprint(algorithm, values), federation.population(values, SIZES), workers=2
-    )
-    yield executor
-    executor.close()
+    plan, people = federation.blueprint(algorithm, values), federation.population(values, SIZES)
+    with contextlib.closing(ProcessesTransport(plan, people, workers=2)) as workers:
+        yield workers
 
 
-def _job() -> Job:
+def _request() -> Request:
     algorithm, values = SETTINGS["stacked"]
-    return Job("update", algorithm.init(federation.env(values)).shared, 0, 1, 0)
+    return Request("update", algorithm.init(federation.env(values)).shared)
+
+
+def _clients(answers: Iterator[Reply | Missing]) -> list[int | None]:
+    return [answer.client for answer in answers]
 
 
 def test_answers_come_in_client_order_and_an_early_stop_does_no_harm(
-    pool: ProcessesExecutor,
+    pool: ProcessesTransport,
+) -> None:
+    everyone, reached = range(len(SIZES)), Federation(pool)
+    first = next(reached.ask(_request(), everyone, "training"))  # the generator is dropped here
+    assert first.client == 0
+    assert _clients(reached.ask(_request(), everyone, "training")) == list(everyone)
+
+
+def test_after_the_deadline_the_slow_are_late_and_their_answers_are_not_taken_for_others(
+    pool: ProcessesTransport,
 ) -> None:
     everyone = range(len(SIZES))
-    first = next(iter(pool.map_clients(_job(), everyone)))  # the generator is dropped here
-    assert first[0] == 0
-    assert [client for client, _ in pool.map_clients(_job(), everyone)] == list(everyone)
+    hurried = Federation(pool)
+    hurried.patience = Patience(deadline=0.0)
+    late = list(hurried.ask(_request(), everyone, "training"))
+    assert {answer.outcome for answer in late if isinstance(answer, Missing)} == {"late"}
+    assert _clients(iter(late)) == list(everyone)
+    patient = Federation(pool)
+    answers = list(patient.ask(_request(), everyone, "training"))
+    assert all(isinstance(answer, Reply) for answer in answers)
+    assert patient.take_events() == ()
 
 
-def test_the_window_bounds_how_far_workers_run_ahead(pool: ProcessesExecutor) -> None:
-    started: list[int] = []
-
-    def request(units: Sequence[int]) -> bytes:
-        started.extend(units)
-        return evaluation_request([(0, 1, None)] * len(units), {})
-
-    pool._broadcast(_job())
-    costs = [1] * 30 + [1000] * 10
-    taken = 0
-    for _ in pool._schedule(costs, 4, request, lambda units, body: list(units)):
-        assert max(started) < taken + 1 + 4
-        taken += 1
-    assert taken == 40
-    assert sorted(started) == list(range(40))
+def _order(costs: list[int], window: int, nodes: list[int | None] | None = None) -> list[int]:
+    """In which order one worker would take parcels, answering each at once."""
+    homes = nodes or [None] * len(costs)
+    queue = _Queue([Parcel(node=n, cost=c) for c, n in zip(costs, homes, strict=True)], window, 2)
+    taken: list[int] = []
+    while places := queue.take(0):
+        taken += places
+        queue.answered(places, 1.0)
+    return taken
 
 
-def test_the_largest_unit_in_the_window_starts_first(pool: ProcessesExecutor) -> None:
-    started: list[int] = []
+def test_the_window_bounds_how_far_workers_run_ahead() -> None:
+    queue = _Queue([Parcel(cost=c) for c in [1] * 30 + [1000] * 10], window=4, workers=2)
+    assert [queue.take(0) for _ in range(5)] == [[0], [1], [2], [3], []]
+    queue.answered([2], 1.0)
+    assert queue.take(0) == []  # the first is still open
+    queue.answered([0], 1.0)
+    assert queue.take(0) == [4]
 
-    def request(units: Sequence[int]) -> bytes:
-        started.extend(units)
-        return evaluation_request([(0, 1, None)] * len(units), {})
 
-    pool._broadcast(_job())
-    costs = [3, 1, 9, 2, 7]
-    for _ in pool._schedule(costs, 5, request, lambda units, body: list(units)):
-        pass
-    assert started[:2] == [2, 4]
+def test_the_most_expensive_parcel_in_the_window_starts_first() -> None:
+    assert _order([3, 1, 9, 2, 7], window=5) == [2, 4, 0, 3, 1]
+
+
+def test_a_parcel_with_a_home_waits_for_it() -> None:
+    assert _order([3, 1, 9, 2, 7], 5, [None, 0, 1, None, 0]) == [4, 0, 3, 1]
+
+
+def test_short_work_travels_together_and_leaves_some_for_the_others() -> None:
+    queue = _Queue([Parcel(cost=10) for _ in range(100)], window=1000, workers=2)
+    assert len(queue.take(0)) == 1  # nothing is known yet
+    queue.answered([0], 0.001)
+    assert len(queue.take(0)) == 16  # a sixth of what waits
+    slow = _Queue([Parcel(cost=10) for _ in range(100)], window=1000, workers=2)
+    slow.take(0)
+    slow.answered([0], 0.01)
+    assert len(slow.take(0)) == 3  # as much as 0.03 seconds
 
 
 def test_short_work_travels_in_few_messages_with_the_same_bits(
@@ -128,45 +150,26 @@ def test_short_work_travels_in_few_messages_with_the_same_bits(
     monkeypatch.setattr(processes, "MESSAGE_SECONDS", 1e9)  # all of it counts as short
     algorithm, values = FedAvg(LocalSGD(optimizer="adam")), federation.VECTOR  # one by one
     people = federation.population(values, (3, 1, 2) * 40)
-    everyone = range(people.num_clients)
-    task = federation.task(values)
-    job = Job("update", algorithm.init(federation.env(values)).shared, 0, 1, 0)
-    expected = list(SequentialExecutor(algorithm, task, people).map_clients(job, everyone))
-    pool = ProcessesExecutor(federation.blueprint(algorithm, values), people, workers=2)
-    sent: list[bytes] = []
-    write = pool._write
+    everyone, sent = range(people.num_clients), list[bytes]()
+    request = Request("update", algorithm.init(federation.env(values)).shared)
+    alone = federation.sequential(algorithm, federation.task(values), people)
+    plan = federation.blueprint(algorithm, values)
+    with contextlib.closing(ProcessesTransport(plan, people, workers=2)) as workers:
+        write = workers._write
 
-    def noted(connection: Connection, message: bytes) -> None:
-        sent.append(message)
-        write(connection, message)
+        def noted(connection: Connection, message: bytes) -> int:
+            sent.append(message)
+            return write(connection, message)
 
-    monkeypatch.setattr(pool, "_write", noted)
-    try:
-        found = list(pool.map_clients(job, everyone))
-    finally:
-        pool.close()
-    assert len([message for message in sent if message[:1] == b"V"]) < len(everyone) / 2
-    assert [client for client, _ in found] == list(everyone)
-    for (_, one), (_, other) in zip(found, expected, strict=True):
-        assert isinstance(one, Update)
-        assert isinstance(other, Update)
+        reached = Federation(workers)
+        monkeypatch.setattr(workers, "_write", noted)
+        found = list(reached.ask(request, everyone, "training"))
+    assert len([message for message in sent if message[:1] == PARCELS]) < len(everyone) / 2
+    for one, other in zip(found, alone.ask(request, everyone, "training"), strict=True):
+        assert isinstance(one, Reply)
+        assert isinstance(other, Reply)
+        assert (one.client, one.values) == (other.client, other.values)
         assert hash_tensors(one.tensors) == hash_tensors(other.tensors)
-        assert (one.weight, one.metrics) == (other.weight, other.metrics)
-
-
-def test_a_message_holds_what_takes_a_moment_and_leaves_work_for_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(processes, "MESSAGE_SECONDS", 1.0)
-
-    def waiting() -> list[tuple[int, int]]:
-        return [(-10, unit) for unit in range(60)]
-
-    assert _Pace().take(waiting(), 2) == [0]  # nobody knows yet how long it takes
-    assert _Pace(cost=100, seconds=2.0).take(waiting(), 2) == [0, 1, 2, 3, 4]
-    assert _Pace(cost=1000, seconds=1.0).take(waiting(), 2) == list(range(10))  # 3 for each of 2
-    assert _Pace(cost=1, seconds=1.0).take(waiting(), 2) == [0]  # long work goes one by one
-    assert _Pace(cost=1000, seconds=1.0).take([(-1, 7)], 2) == [7]
 
 
 @pytest.mark.parametrize(("asked", "started"), [(None, 3), (1, 1), (3, 3), (1000, 3)])
@@ -195,23 +198,22 @@ def test_the_shared_data_never_has_a_name_that_could_stay(monkeypatch: pytest.Mo
     monkeypatch.setattr(tempfile, "TemporaryFile", noted)
     algorithm, values = SETTINGS["stacked"]
     people = federation.population(values, SIZES)
-    executor = ProcessesExecutor(federation.blueprint(algorithm, values), people, workers=2)
-    executor.close()
+    ProcessesTransport(federation.blueprint(algorithm, values), people, workers=2).close()
     assert names == [0]
 
 
 def test_a_worker_that_dies_is_an_error_with_words_and_the_others_end() -> None:
     algorithm, values = SETTINGS["stacked"]
-    executor = ProcessesExecutor(
+    workers = ProcessesTransport(
         federation.blueprint(algorithm, values), federation.population(values, SIZES), workers=2
     )
-    workers = list(executor._processes)
-    os.kill(workers[0].pid, signal.SIGKILL)
+    reached, started = Federation(workers), list(workers._processes)
+    os.kill(started[0].pid, signal.SIGKILL)
     time.sleep(0.1)
     with pytest.raises(ProtocolError, match="a worker process ended with code -9"):
-        list(executor.map_clients(_job(), range(len(SIZES))))
-    executor.close()
-    assert all(process.poll() is not None for process in workers)
+        list(reached.ask(_request(), range(len(SIZES)), "training"))
+    workers.close()
+    assert all(process.poll() is not None for process in started)
 
 
 def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
@@ -221,8 +223,8 @@ def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
         f"sys.path.insert(0, {str(Path.cwd())!r})\n"
         "from tests import federation\n"
         "from fedcord.algorithms.averaging.fedavg import FedAvg\n"
-        "from fedcord.engine.processes import ProcessesExecutor\n"
-        "e = ProcessesExecutor(federation.blueprint(FedAvg()), federation.population(), 1)\n"
+        "from fedcord.engine.transports.processes import ProcessesTransport\n"
+        "e = ProcessesTransport(federation.blueprint(FedAvg()), federation.population(), 1)\n"
         "print(e._processes[0].pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
@@ -252,9 +254,10 @@ WAITS = "import pathlib, time\npathlib.Path({mark!r}).touch()\ntime.sleep(600)\n
 
 def _started(folder: Path) -> tuple[subprocess.Popen[bytes], socket.socket, dict[str, Any]]:
     """A worker that finds a package which waits while it is imported, as PyTorch does."""
-    (folder / "fedcord" / "engine").mkdir(parents=True)
+    place = folder / "fedcord" / "engine" / "transports"
+    place.mkdir(parents=True)
     wait = WAITS.format(mark=str(folder / "importing"))
-    (folder / "fedcord" / "engine" / "worker.py").write_text(wait)
+    (place / "worker.py").write_text(wait)
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
@@ -299,4 +302,4 @@ def test_classes_that_workers_cannot_import_are_refused_early() -> None:
 
     local = Blueprint("__main__:Mine", {}, "x:y", {})
     with pytest.raises(ConfigError, match="Mine is defined in a script"):
-        ProcessesExecutor(local, federation.population(), 1)
+        ProcessesTransport(local, federation.population(), 1)

@@ -7,8 +7,9 @@ import pytest
 
 from fedcord.cli.main import main
 from fedcord.core.errors import DataError
-from fedcord.engine.reuse import CHECKSUM, TAIL, _checksum, _tail
-from fedcord.engine.sequential import SequentialExecutor
+from fedcord.engine import node
+from fedcord.engine.requests import pack, unpack
+from fedcord.engine.reuse import CHECKSUM, _checksum
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
 
@@ -31,14 +32,13 @@ def fafi(tmp_path: Path, name: str, reuse: bool, engine: str = "sequential", **p
 def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Clients the sequential engine was asked to train."""
     asked: list[int] = []
-    inner = SequentialExecutor.map_clients
+    inner = node.do_visits
 
-    def counted(self: Any, job: Any, clients: Any) -> Any:
-        if job.verb == "update":
-            asked.extend(clients)
-        return inner(self, job, clients)
+    def counted(algorithm: Any, task: Any, shared: Any, visits: Any) -> Any:
+        asked.extend(visit.client for visit in visits)
+        return inner(algorithm, task, shared, visits)
 
-    monkeypatch.setattr(SequentialExecutor, "map_clients", counted)
+    monkeypatch.setattr(node, "do_visits", counted)
     return asked
 
 
@@ -100,7 +100,8 @@ def test_only_what_is_missing_is_done(tmp_path: Path, visits: list[int]) -> None
 def test_time_is_what_the_work_took_when_it_was_done(tmp_path: Path) -> None:
     fafi(tmp_path, "first", reuse=True)
     for path in (tmp_path / "work").iterdir():
-        content = path.read_bytes()[: -TAIL - CHECKSUM] + _tail(100.0)
+        header, tensors = unpack(path.read_bytes()[:-CHECKSUM])
+        content = pack({**header, "seconds": 100.0}, tensors)
         path.write_bytes(content + _checksum(path, content))
     again = fafi(tmp_path, "again", reuse=True)
     assert again["seconds"] >= 600  # three clients, two rounds
@@ -152,7 +153,7 @@ def test_another_version_does_the_work_anew(
 ) -> None:
     fafi(tmp_path, "first", reuse=True)
     del visits[:]
-    monkeypatch.setattr("fedcord.experiment.run.versions", lambda: {"fedcord": "0.0.0"})
+    monkeypatch.setattr("fedcord.experiment.engines.versions", lambda: {"fedcord": "0.0.0"})
     fafi(tmp_path, "other", reuse=True)
     assert set(visits) == {0, 1, 2}
 

@@ -1,15 +1,21 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.contract.faulty_transport import Tampering
 from fedcord.core.contract import ServerState, Update
 from fedcord.core.errors import ConfigError, DataError, NumericalError
 from fedcord.core.examples import ClientData
 from fedcord.core.tensors import hash_tensors, num_bytes
+from fedcord.engine.federation import Federation
+from fedcord.engine.memory_store import InProcessMemory
+from fedcord.engine.node import ClientNode
 from fedcord.engine.population import Population
+from fedcord.engine.requests import Reply, Request
 from fedcord.engine.rounds import (
     RoundRecord,
     Schedule,
@@ -18,37 +24,34 @@ from fedcord.engine.rounds import (
     validate_clients,
 )
 from fedcord.engine.sampling import sample_clients
-from fedcord.engine.sequential import SequentialExecutor
-from fedcord.engine.visit import Answer, Job
+from fedcord.engine.transports.sequential import SequentialTransport
 from tests import federation
 
 ALGORITHM = FedAvg(LocalSGD(lr=0.1))
 
 
-class Corrupting:
-    """A sequential executor whose chosen clients send something else."""
+def _corrupting(bad: dict[int, Update]) -> Federation:
+    """Clients of one node, some of which send something else."""
 
-    def __init__(self, bad: dict[int, Answer]) -> None:
-        people = federation.population()
-        self._inner = SequentialExecutor(ALGORITHM, federation.task(), people)
-        self._bad = bad
-        self.memories = self._inner.memories
-        self.evaluate = self._inner.evaluate
-        self.close = self._inner.close
+    def change(request: Request, reply: Reply) -> Reply:
+        if request.verb != "update" or reply.client not in bad:
+            return reply
+        sent = bad[reply.client]
+        return replace(reply, tensors=sent.tensors, values={"weight": sent.weight, "metrics": {}})
 
-    def map_clients(self, job: Job, clients: Sequence[int]) -> Iterator[tuple[int, Answer]]:
-        for client, answer in self._inner.map_clients(job, clients):
-            yield client, self._bad.get(client, answer)
+    people = federation.population()
+    lives = ClientNode(ALGORITHM, federation.task(), people, InProcessMemory())
+    return Federation(Tampering(SequentialTransport(lives), change))
 
 
 def _run(
-    executor: object, rounds: int = 3, clients: Sequence[int] = (0, 1, 2, 3)
+    reached: Federation, rounds: int = 3, clients: Sequence[int] = (0, 1, 2, 3)
 ) -> tuple[ServerState, list[RoundRecord]]:
     env, records = federation.env(rounds=rounds), []
     state = ALGORITHM.init(env)
     state = run_rounds(
         ALGORITHM,
-        executor,  # type: ignore[arg-type]
+        reached,
         env,
         state,
         Schedule(rounds, lambda _: clients),
@@ -57,8 +60,8 @@ def _run(
     return state, records
 
 
-def _sequential() -> SequentialExecutor:
-    return SequentialExecutor(ALGORITHM, federation.task(), federation.population())
+def _sequential() -> Federation:
+    return federation.sequential(ALGORITHM, federation.task(), federation.population())
 
 
 def test_it_learns_and_counts_what_travels() -> None:
@@ -93,17 +96,17 @@ def _model(change: float | None = None) -> dict[str, torch.Tensor]:
     ],
     ids=["nan", "missing", "nan-weight", "negative-weight"],
 )
-def test_a_bad_update_is_refused_by_name_and_the_round_goes_on(answer: Answer, words: str) -> None:
-    state, records = _run(Corrupting({1: answer}))
+def test_a_bad_update_is_refused_by_name_and_the_round_goes_on(answer: Update, words: str) -> None:
+    state, records = _run(_corrupting({1: answer}))
     assert all(len(r.refused) == 1 and words in r.refused[0] for r in records)
     without, _ = _run(_sequential(), clients=(0, 2, 3))
     assert hash_tensors(state.shared) == hash_tensors(without.shared)
 
 
 def test_when_all_are_bad_the_run_stops_and_says_why() -> None:
-    bad: dict[int, Answer] = {k: Update(_model(float("inf")), 1.0) for k in range(4)}
+    bad: dict[int, Update] = {k: Update(_model(float("inf")), 1.0) for k in range(4)}
     with pytest.raises(NumericalError, match=r"round 1: all 4 updates were refused.*client 0 sent"):
-        _run(Corrupting(bad))
+        _run(_corrupting(bad))
 
 
 def test_a_client_that_diverges_is_refused_not_the_run() -> None:
@@ -111,12 +114,12 @@ def test_a_client_that_diverges_is_refused_not_the_run() -> None:
     algorithm = FedAvg(LocalSGD(lr=0.1))
     people = federation.population()
     people.inputs[: people.train_sizes[0]] *= 1e30
-    executor = SequentialExecutor(algorithm, federation.task(), people)
+    reached = federation.sequential(algorithm, federation.task(), people)
     records: list[RoundRecord] = []
     env = federation.env()
     run_rounds(
         algorithm,
-        executor,
+        reached,
         env,
         algorithm.init(env),
         Schedule(1, lambda _: [0, 1, 3]),
@@ -161,9 +164,9 @@ def test_evaluation_happens_as_often_as_asked_and_last() -> None:
 
 
 def test_clients_are_tested_on_their_own_part() -> None:
-    executor = _sequential()
-    state, _ = _run(executor, rounds=5)
-    found = finish_clients(ALGORITHM, executor, state, 0, [0, 1, 2, 3])
+    reached = _sequential()
+    state, _ = _run(reached, rounds=5)
+    found = finish_clients(ALGORITHM, reached, state, 0, [0, 1, 2, 3])
     assert {k: e.total for k, e in found.items()} == {0: 10, 1: 6, 3: 15}  # client 2 has no test
     assert all(e.accuracy > 0.6 for e in found.values())
 
@@ -191,9 +194,9 @@ def test_validation_takes_all_clients_parts_together() -> None:
         ClientData(federation.examples(20, k), part, nothing) for k, part in enumerate(parts)
     ]
     people = Population.from_clients(clients, federation.examples(30, 1000))
-    executor = SequentialExecutor(ALGORITHM, federation.task(), people)
-    state, _ = _run(executor, rounds=5, clients=(0, 1, 2))
-    found = validate_clients(executor, state, 0, [0, 1, 2])
+    reached = federation.sequential(ALGORITHM, federation.task(), people)
+    state, _ = _run(reached, rounds=5, clients=(0, 1, 2))
+    found = validate_clients(reached, state, 0, [0, 1, 2])
     correct = 0
     for part in parts[:2]:
         inputs = federation.task().prepare(part.inputs)

@@ -15,22 +15,33 @@ from hypothesis import strategies as st
 from fedcord.core.contract import Update
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import encode, spec_of
-from fedcord.engine.messages import (
+from fedcord.engine.node import MAX_WEIGHT, check_update
+from fedcord.engine.requests import (
     LENGTH_BYTES,
-    pack_answer,
-    pack_job,
+    Parcel,
+    Reply,
+    Request,
+    pack_call,
+    pack_parcel,
+    pack_replies,
+    pack_request,
     unpack,
-    unpack_answer,
-    unpack_job,
+    unpack_call,
+    unpack_parcel,
+    unpack_replies,
+    unpack_request,
 )
-from fedcord.engine.visit import MAX_WEIGHT, Job, Refusal, check_update
 from tests.faults.budget import examples
 
 TENSORS = {"model.w": torch.arange(4.0), "n": torch.tensor(3)}
+ASKED = Request("update", TENSORS, round=2, num_rounds=5, seed=7, step=2, run="r")
+SAID = {"weight": 12.0, "metrics": {"train_loss": 0.5}}
 MESSAGES = [
-    pack_job(Job("update", TENSORS, 2, 5, 7, (0, 3))),
-    pack_answer(Update(TENSORS, 12.0, {"train_loss": 0.5}), {"kept": torch.ones(2)}),
-    pack_answer(Refusal("client 3: no"), {}),
+    pack_request(ASKED),
+    pack_parcel(Parcel((0, 3), {"first": 1})),
+    pack_call(ASKED, Parcel((0, 3))),
+    pack_replies([Reply(k, "update", 2, "r", TENSORS, SAID) for k in range(2)]),
+    pack_replies([Reply(3, "update", 2, "r", refusal="client 3: no")]),
 ]
 plain = st.recursive(
     st.one_of(
@@ -47,7 +58,10 @@ plain = st.recursive(
     ),
     max_leaves=6,
 )
-KEYS = ["verb", "round", "num_rounds", "seed", "models_of", "weight", "metrics", "refusal"]
+KEYS = [
+    "verb", "round", "num_rounds", "seed", "step", "run", "clients", "options", "replies",
+    "stacked", "error", "message",
+]  # fmt: skip
 
 
 def framed(header: bytes, tensors: bytes = encode(TENSORS)) -> bytes:
@@ -56,14 +70,21 @@ def framed(header: bytes, tensors: bytes = encode(TENSORS)) -> bytes:
 
 def read_all(data: bytes) -> None:
     """Every reader either answers or refuses."""
-    for reader in (unpack, unpack_job):
+    for reader in (unpack, unpack_request, unpack_parcel, unpack_call):
         with contextlib.suppress(ProtocolError):
             reader(data)
     with contextlib.suppress(ProtocolError):
-        answer, _ = unpack_answer(data)
-        if isinstance(answer, Update):
-            check_update(answer, spec_of(answer.tensors), 0)
-            assert 0 <= answer.weight <= MAX_WEIGHT
+        replies = unpack_replies(data)
+        for reply in replies if isinstance(replies, list) else ():
+            update = reply.update()
+            check_update(update, spec_of(update.tensors), 0)
+            assert 0 <= update.weight <= MAX_WEIGHT
+
+
+def reply_header(said: bytes) -> bytes:
+    """The header of one reply with these values."""
+    about = b'{"client": 0, "verb": "update", "step": 0, "run": "", "refusal": null, "values": '
+    return b'{"stacked": false, "replies": [' + about + said + b"}]}"
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -86,7 +107,7 @@ def test_headers_of_any_content(header: dict[str, Any]) -> None:
 def test_tensor_tables_of_any_content(table: dict[str, Any]) -> None:
     text = json.dumps(table).encode()
     tensors = len(text).to_bytes(8, "little") + text + bytes(32)
-    read_all(framed(b'{"weight": 1, "metrics": {}}', tensors))
+    read_all(framed(reply_header(b'{"weight": 1, "metrics": {}}'), tensors))
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -99,12 +120,15 @@ def test_tensors_of_any_form(dtype: str, shape: list[int], offsets: list[int]) -
     table = {"x": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
     text = json.dumps(table).encode()
     read_all(
-        framed(b'{"weight": 1, "metrics": {}}', len(text).to_bytes(8, "little") + text + bytes(32))
+        framed(
+            reply_header(b'{"weight": 1, "metrics": {}}'),
+            len(text).to_bytes(8, "little") + text + bytes(32),
+        )
     )
 
 
 @pytest.mark.parametrize(
-    "header",
+    "said",
     [
         b"[" * 100_000,
         b'{"a":' * 50_000,
@@ -117,9 +141,13 @@ def test_tensors_of_any_form(dtype: str, shape: list[int], offsets: list[int]) -
     ],
     ids=["lists", "objects", "nan", "infinity", "large", "digits", "text", "true"],
 )
-def test_extreme_headers_are_refused(header: bytes) -> None:
-    with pytest.raises(ProtocolError, match="header"):
-        unpack_answer(framed(header))
+def test_extreme_replies_are_refused(said: bytes) -> None:
+    def read() -> None:
+        (reply,) = unpack_replies(framed(reply_header(said)))  # type: ignore[misc]
+        reply.update()
+
+    with pytest.raises(ProtocolError, match=r"header|incomplete"):
+        read()
 
 
 @given(st.floats(allow_nan=True))

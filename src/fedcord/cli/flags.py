@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fedcord.core.toml import parse_value
 
 if TYPE_CHECKING:
+    from fedcord.engine.federation import Patience
     from fedcord.experiment.run import Place
 
 DATA_FLAGS = {
@@ -99,6 +100,14 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="as --resume, and also go on with runs that have failed",
     )
+    parser.add_argument(
+        "--quorum",
+        metavar="SHARE",
+        help="share of the clients asked that must answer for a round to count (default 1: all)",
+    )
+    parser.add_argument(
+        "--deadline", metavar="S", help="seconds a round waits for answers (default: no limit)"
+    )
     add_output_flags(parser)
 
 
@@ -123,7 +132,7 @@ def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
     """Where and how to run, from the flags of `add_run_flags`; a note if fewer workers will do."""
-    from fedcord.engine.processes import worker_count
+    from fedcord.engine.transports.processes import worker_count
     from fedcord.experiment.run import Place
 
     asked = workers_from(arguments)
@@ -136,6 +145,7 @@ def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
         arguments.download,
         arguments.reuse,
         arguments.retry_failed,
+        patience_from(arguments),
     )
     if arguments.engine == "processes" and asked is not None and not arguments.quiet:
         started = worker_count(asked)
@@ -145,6 +155,17 @@ def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
                 "are started.\n"
             )
     return place
+
+
+def patience_from(arguments: argparse.Namespace) -> Patience:
+    """How long to wait for whom."""
+    from fedcord.core.params import build
+    from fedcord.engine.federation import Patience
+
+    given = {"quorum": arguments.quorum, "deadline": arguments.deadline}
+    values = {name: parse_value(text) for name, text in given.items() if text is not None}
+    patience: Patience = build(Patience, values)
+    return patience
 
 
 def workers_from(arguments: argparse.Namespace) -> Any:

@@ -12,6 +12,7 @@ from fedcord.contract import (
     aggregation,
     clients,
     engines,
+    faults,
     learning,
     prediction,
     purity,
@@ -66,6 +67,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "predict": Check("evaluation in training mode", prediction.predict),
         "learns": Check("training without effect", learning.learns),
         "bad-updates-refused": Check("updates nobody checked", refusal.bad_updates_refused),
+        "faults": Check("reliance on everybody being there", faults.faults),
     }
 )
 """Every check by name, in the order they run."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fedcord.contract.compare import difference
 from fedcord.contract.subject import Outcome, Subject
-from fedcord.engine.processes import ProcessesExecutor
-from fedcord.engine.wire import WireExecutor
+from fedcord.engine.transports.processes import ProcessesTransport
+from fedcord.engine.transports.wire import WireTransport
 from fedcord.store.checkpoint import Checkpoint, load_newest, save_checkpoint
 
 CONFIG_HASH = "contract"
@@ -54,11 +54,11 @@ def engines_agree(subject: Subject) -> Iterator[str]:
     wanted = subject.run()
     blueprint, population = subject.blueprint, subject.tiny.population
     blueprint.check_importable()
-    by_wire = subject.run(executor=lambda _: WireExecutor(blueprint, population))
+    by_wire = subject.run(transport=lambda _: WireTransport(blueprint, population))
     yield from _disagreement("wire", by_wire, wanted)
     if subject.with_processes:
-        with contextlib.closing(ProcessesExecutor(blueprint, population, workers=2)) as executor:
-            found = subject.run(executor=lambda _: executor)
+        with contextlib.closing(ProcessesTransport(blueprint, population, workers=2)) as workers:
+            found = subject.run(transport=lambda _: workers)
         yield from _disagreement("processes", found, wanted)
 
 

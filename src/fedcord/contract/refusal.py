@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fedcord.contract.compare import difference
+from fedcord.contract.faulty_transport import Tampering
 from fedcord.contract.subject import Outcome, Subject
 from fedcord.core.contract import ClientId, Update
 from fedcord.core.errors import NumericalError
 from fedcord.core.tensors import Tensors
-from fedcord.engine.evaluation import Evaluation
-from fedcord.engine.visit import Answer, Executor, Job
+from fedcord.engine.requests import Reply, Request
 from fedcord.store.checkpoint import Checkpoint
 
 Corrupt = Callable[[Update], tuple[Update, str]]
@@ -52,7 +52,7 @@ def bad_updates_refused(subject: Subject) -> Iterator[str]:
 
 def _run_spoiled(subject: Subject, spoil: _Spoil) -> Outcome:
     return subject.run(
-        executor=lambda method: _Spoiling(subject.sequential(method), spoil),
+        transport=lambda method: Tampering(subject.sequential(method), spoil),
         num_rounds=subject.fewest_rounds,
     )
 
@@ -88,30 +88,16 @@ class _Spoil:
     corrupt: Corrupt
     mentioned: dict[int, str] = field(default_factory=dict)
 
-
-class _Spoiling:
-    """An executor on whose way some updates are spoiled."""
-
-    def __init__(self, inner: Executor, spoil: _Spoil) -> None:
-        self.memories = inner.memories
-        self._inner, self._spoil = inner, spoil
-
-    def map_clients(
-        self, job: Job, clients: Sequence[ClientId]
-    ) -> Iterator[tuple[ClientId, Answer]]:
-        for client, answer in self._inner.map_clients(job, clients):
-            is_chosen = job.verb == "update" and client in self._spoil.clients
-            if is_chosen and isinstance(answer, Update):
-                answer, word = self._spoil.corrupt(answer)
-                if word:
-                    self._spoil.mentioned[job.round] = word
-            yield client, answer
-
-    def evaluate(self, job: Job) -> Evaluation:
-        return self._inner.evaluate(job)
-
-    def close(self) -> None:
-        self._inner.close()
+    def __call__(self, request: Request, reply: Reply) -> Reply:
+        """The reply as it arrives."""
+        is_chosen = request.verb == "update" and reply.client in self.clients
+        if not is_chosen or reply.refusal is not None:
+            return reply
+        update, word = self.corrupt(reply.update())
+        if word:
+            self.mentioned[request.round] = word
+        values = {**reply.values, "weight": update.weight}
+        return replace(reply, tensors=update.tensors, values=values)
 
 
 def _not_a_number(update: Update) -> tuple[Update, str]:

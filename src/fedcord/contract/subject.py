@@ -14,10 +14,13 @@ from fedcord.core.contract import Algorithm, ClientId, ServerState
 from fedcord.core.task import Task
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.evaluation import Evaluation
+from fedcord.engine.federation import Federation, Patience
+from fedcord.engine.memory_store import InProcessMemory
+from fedcord.engine.node import ClientNode
 from fedcord.engine.population import Population
 from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rounds
-from fedcord.engine.sequential import SequentialExecutor
-from fedcord.engine.visit import Executor
+from fedcord.engine.transport import Transport
+from fedcord.engine.transports.sequential import SequentialTransport
 from fedcord.store.checkpoint import Checkpoint
 
 SEED = 7
@@ -107,15 +110,19 @@ class Subject:
             around,
         )
 
-    def sequential(self, algorithm: Algorithm) -> SequentialExecutor:
+    def sequential(
+        self, algorithm: Algorithm, population: Population | None = None
+    ) -> SequentialTransport:
         """The plainest engine, which shares the algorithm's object with the round loop."""
-        return SequentialExecutor(algorithm, self.task, self.tiny.population)
+        held = population or self.tiny.population
+        return SequentialTransport(ClientNode(algorithm, self.task, held, InProcessMemory()))
 
     def run(
         self,
         algorithm: Algorithm | None = None,
         population: Population | None = None,
-        executor: Callable[[Algorithm], Executor] | None = None,
+        transport: Callable[[Algorithm], Transport] | None = None,
+        patience: Patience = Patience(),  # noqa: B008 - frozen
         start: Checkpoint | None = None,
         num_rounds: int | None = None,
         clients: Sequence[ClientId] | None = None,
@@ -126,7 +133,8 @@ class Subject:
         Args:
             algorithm: another than the one under test.
             population: another than the tiny task's usual one.
-            executor: makes another way to reach clients than the sequential one.
+            transport: makes another way to reach clients than the sequential one.
+            patience: with those who do not answer.
             start: a checkpoint to continue from.
             num_rounds: of the whole run.
             clients: who takes part; all that hold training data when not given.
@@ -134,21 +142,22 @@ class Subject:
         """
         method = self.fresh(algorithm)
         held = population or self.tiny.population
-        make = executor or (lambda method: SequentialExecutor(method, self.task, held))
-        engine = make(method)
+        make = transport or (lambda method: self.sequential(method, held))
+        federation = Federation(make(method), patience=patience)
         env = self.env(num_rounds=num_rounds)
         everyone = [client for client, size in enumerate(held.train_sizes) if size > 0]
         state = method.init(env) if start is None else start.state
         if start is not None:
-            engine.memories.update(start.memories)
+            federation.restore_memory(start.memories, start.state.round)
         records: list[RoundRecord] = []
         arrived: list[ClientId] = []
 
         def note(state: ServerState, record: RoundRecord) -> None:
             records.append(record)
-            on_round(Checkpoint(state, engine.memories))
+            on_round(Checkpoint(state, federation.gather_memory()))
 
         schedule = Schedule(env.num_rounds, lambda _: clients or everyone)
-        state = run_rounds(method, engine, env, state, schedule, note, arrived.append)
-        own_tests = finish_clients(method, engine, state, env.seed, everyone)
-        return Outcome(Checkpoint(state, engine.memories), records, len(arrived), own_tests)
+        state = run_rounds(method, federation, env, state, schedule, note, arrived.append)
+        own_tests = finish_clients(method, federation, state, env.seed, everyone)
+        kept = federation.gather_memory()
+        return Outcome(Checkpoint(state, kept), records, len(arrived), own_tests)

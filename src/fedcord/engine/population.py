@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from fedcord.core.errors import DataError
 from fedcord.core.examples import ClientData, Examples
-from fedcord.core.tensors import Tensors
+from fedcord.core.tensors import Tensors, hash_tensors
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,21 @@ class Population:
         return self.bounds.shape[0]
 
     @property
+    def clients(self) -> range:
+        """Everybody."""
+        return range(self.num_clients)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all data; computed once, since it reads every byte."""
+        return hash_tensors(self.tensors())
+
+    def sizes(self, client: int) -> tuple[int, int, int]:
+        """A client's numbers of training, validation and test examples."""
+        start, train, validation, end = self.bounds[client].tolist()
+        return train - start, validation - train, end - validation
+
+    @property
     def train_sizes(self) -> list[int]:
         """Number of training examples of every client."""
         sizes: list[int] = (self.bounds[:, 1] - self.bounds[:, 0]).tolist()
@@ -78,15 +94,21 @@ class Population:
         }
 
     @staticmethod
-    def from_tensors(tensors: Tensors) -> Population:
-        """A population that uses the given tensors without copying."""
-        return Population(
+    def from_tensors(tensors: Tensors, fingerprint: str | None = None) -> Population:
+        """A population that uses the given tensors without copying.
+
+        Its `fingerprint` need not be computed again where somebody knows it.
+        """
+        made = Population(
             tensors["inputs"],
             tensors["labels"],
             tensors["bounds"],
             Examples(tensors["test.inputs"], tensors["test.labels"]),
             {n.removeprefix("group."): t for n, t in tensors.items() if n.startswith("group.")},
         )
+        if fingerprint is not None:
+            made.__dict__["fingerprint"] = fingerprint  # where cached_property looks first
+        return made
 
     @staticmethod
     def from_clients(clients: list[ClientData], test: Examples) -> Population:

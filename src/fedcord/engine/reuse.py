@@ -5,7 +5,7 @@ encoders. Their clients do the same work on the same data with the same random n
 need not pay for it twice. What is stored is found by everything that decides it: the settings the
 algorithm names (`SharesWork`), what the client receives, holds and remembers, the task, the address
 of its random streams, the number of threads, and the versions of the packages at work. So a stored
-answer has the very bits a visit would give. A file that is not as it was written is refused.
+result has the very bits a visit would give. A file that is not as it was written is refused.
 
 Code under development is not part of the address: use a new folder after changing an algorithm.
 """
@@ -14,145 +14,127 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from fedcord.core.atomic import write_atomically
-from fedcord.core.contract import ClientId, SharesWork
+from fedcord.core.contract import Algorithm, ClientId, ClientResult, Env, SharesWork
 from fedcord.core.errors import DataError, ProtocolError
-from fedcord.core.task import Task
-from fedcord.core.tensors import Tensors, hash_tensors
-from fedcord.engine.evaluation import Evaluation
-from fedcord.engine.messages import pack_answer, unpack_answer
-from fedcord.engine.population import Population
-from fedcord.engine.visit import Answer, Executor, Job, Refusal, remember
+from fedcord.core.examples import ClientData
+from fedcord.core.tensors import Tensors, hash_tensors, prefixed, select
+from fedcord.engine.requests import Reply, Request, pack, sayable, unpack
 
-TAIL = 64
-"""Bytes after a stored answer that say how long the work took."""
 CHECKSUM = hashlib.sha256().digest_size
-"""Bytes at the end of the file, over its name and everything before them."""
+"""Bytes at the end of a file, over its name and everything before them."""
 
 
-class ReusingExecutor:
-    """Another executor, asked only for what the folder does not hold.
+@dataclass(frozen=True)
+class Visit:
+    """One client at the moment it is asked to work."""
 
-    Attributes:
-        saved_seconds: how long the answers taken from the folder took when they were made, since
-            the last time somebody set it to zero.
-    """
+    client: ClientId
+    data: ClientData
+    memory: Tensors
+    env: Env
 
-    def __init__(
-        self,
-        inner: Executor,
-        algorithm: SharesWork,
-        task: Task,
-        task_values: str,
-        population: Population,
-        folder: Path,
-        versions: Mapping[str, str | None],
-    ) -> None:
-        self.saved_seconds = 0.0
-        self._inner = inner
-        self._algorithm = algorithm
-        self._task = task
-        self._task_values = task_values
-        self._population = population
+
+class WorkCache:
+    """A folder of results, found by what decides them."""
+
+    def __init__(self, folder: Path, task_values: str, versions: Mapping[str, str | None]) -> None:
         self._folder = folder
+        self._task_values = task_values
         self._versions = dict(versions)
         self._data_hashes: dict[ClientId, str] = {}
+        self._received: tuple[Tensors, str] | None = None
 
-    @property
-    def memories(self) -> dict[ClientId, Tensors]:
-        """What every visited client keeps."""
-        return self._inner.memories
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it; the inverse of `from_plain`."""
+        return {
+            "folder": str(self._folder),
+            "task_values": self._task_values,
+            "versions": self._versions,
+        }
 
-    @memories.setter
-    def memories(self, memories: dict[ClientId, Tensors]) -> None:
-        self._inner.memories = memories
+    @staticmethod
+    def from_plain(values: Mapping[str, Any]) -> WorkCache:
+        """The same cache in another process."""
+        return WorkCache(Path(values["folder"]), values["task_values"], values["versions"])
 
-    def map_clients(
-        self, job: Job, clients: Sequence[ClientId]
-    ) -> Iterator[tuple[ClientId, Answer]]:
-        """Answers in the order of `clients`, from the folder where it holds them."""
-        if job.verb != "update":
-            yield from self._inner.map_clients(job, clients)
+    def take(
+        self, algorithm: Algorithm, request: Request, visits: Sequence[Visit]
+    ) -> dict[ClientId, tuple[ClientResult, float]]:
+        """Results of the visits that were made before, and how many seconds each took then."""
+        found = {}
+        for visit in visits:
+            path = self._path(algorithm, request, visit)
+            if path is not None and path.exists():
+                found[visit.client] = _read(path)
+        return found
+
+    def put(
+        self,
+        algorithm: Algorithm,
+        request: Request,
+        visit: Visit,
+        result: ClientResult,
+        seconds: float,
+    ) -> None:
+        """Store what a visit gave and how long it took."""
+        path = self._path(algorithm, request, visit)
+        if path is None:
             return
-        paths = self._paths(job, clients)
-        held = {client for client, path in paths.items() if path.exists()}
-        fresh = iter(self._inner.map_clients(job, [k for k in clients if k not in held]))
-        for client in clients:
-            if client in held:
-                yield client, self._take(client, paths[client])
-                continue
-            started = time.perf_counter()
-            visited, answer = next(fresh)
-            assert visited == client
-            if client in paths:
-                self._put(client, answer, paths[client], time.perf_counter() - started)
-            yield client, answer
-
-    def evaluate(self, job: Job) -> Evaluation:
-        """The shared model on the server's test set."""
-        return self._inner.evaluate(job)
-
-    def close(self) -> None:
-        """Release what the other executor holds."""
-        self._inner.close()
-
-    def _paths(self, job: Job, clients: Sequence[ClientId]) -> dict[ClientId, Path]:
-        """Where the answer to this job is, or will be, of each client whose work can be shared."""
-        last: Tensors | None = None  # most clients are sent the very same tensors
-        received = ""
-        paths = {}
-        for client in clients:
-            work = self._algorithm.work(job.shared, job.env(self._task, client))
-            if work is None:
-                continue
-            if work.received is not last:
-                last, received = work.received, hash_tensors(work.received)
-            address = {
-                "settings": work.settings,
-                "received": received,
-                "task": self._task_values,
-                "memory": hash_tensors(self.memories.get(client, {})),
-                "data": self._data_hash(client),
-                "stream": [job.seed, client],
-                "threads": torch.get_num_threads(),
-                "versions": self._versions,
-            }
-            text = json.dumps(address, sort_keys=True)
-            paths[client] = self._folder / hashlib.sha256(text.encode()).hexdigest()
-        return paths
-
-    def _data_hash(self, client: ClientId) -> str:
-        if client not in self._data_hashes:
-            train = self._population.client(client).train
-            values = {"inputs": train.inputs, "labels": train.labels}
-            self._data_hashes[client] = hash_tensors(values)
-        return self._data_hashes[client]
-
-    def _take(self, client: ClientId, path: Path) -> Answer:
-        try:
-            content = _unsealed(path)
-            header = json.loads(content[-TAIL:])
-            answer, memory = unpack_answer(content[:-TAIL])
-            self.saved_seconds += float(header["seconds"])
-        except (OSError, ProtocolError, KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"--reuse: '{path}' cannot be used ({error}); delete it to do the work again."
-            ) from error
-        remember(self.memories, client, memory)
-        return answer
-
-    def _put(self, client: ClientId, answer: Answer, path: Path, seconds: float) -> None:
-        if isinstance(answer, Refusal):
-            return  # rare, and its reason should be seen to happen
-        body = pack_answer(answer, self.memories.get(client, {}))
-        content = body + _tail(seconds)
+        header = {**sayable(result.update), "seconds": round(seconds, 6)}
+        tensors = prefixed("update", result.update.tensors) | prefixed("memory", result.memory)
+        content = pack(header, tensors)
         write_atomically(path, content + _checksum(path, content))
+
+    def _path(self, algorithm: Algorithm, request: Request, visit: Visit) -> Path | None:
+        """Where the result is, or will be; None where work cannot be shared."""
+        if not isinstance(algorithm, SharesWork):
+            return None
+        work = algorithm.work(request.shared, visit.env)
+        if work is None:
+            return None
+        address = {
+            "settings": work.settings,
+            "received": self._hash_of_received(work.received),
+            "task": self._task_values,
+            "memory": hash_tensors(visit.memory),
+            "data": self._data_hash(visit),
+            "stream": [request.seed, visit.client],
+            "threads": torch.get_num_threads(),
+            "versions": self._versions,
+        }
+        text = json.dumps(address, sort_keys=True)
+        return self._folder / hashlib.sha256(text.encode()).hexdigest()
+
+    def _hash_of_received(self, tensors: Tensors) -> str:
+        """Most clients are sent the very same tensors."""
+        if self._received is None or self._received[0] is not tensors:
+            self._received = tensors, hash_tensors(tensors)
+        return self._received[1]
+
+    def _data_hash(self, visit: Visit) -> str:
+        if visit.client not in self._data_hashes:
+            values = {"inputs": visit.data.train.inputs, "labels": visit.data.train.labels}
+            self._data_hashes[visit.client] = hash_tensors(values)
+        return self._data_hashes[visit.client]
+
+
+def _read(path: Path) -> tuple[ClientResult, float]:
+    try:
+        header, tensors = unpack(_unsealed(path))
+        update = Reply(None, "update", tensors=select(tensors, "update"), values=header).update()
+        return ClientResult(update, select(tensors, "memory")), float(header["seconds"])
+    except (OSError, ProtocolError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"--reuse: '{path}' cannot be used ({error}); delete it to do the work again."
+        ) from error
 
 
 def _unsealed(path: Path) -> bytes:
@@ -166,8 +148,3 @@ def _unsealed(path: Path) -> bytes:
 
 def _checksum(path: Path, content: bytes) -> bytes:
     return hashlib.sha256(path.name.encode() + content).digest()
-
-
-def _tail(seconds: float) -> bytes:
-    """How long the work took, in a fixed number of bytes at the end of the file."""
-    return json.dumps({"seconds": round(seconds, 6)}).encode().ljust(TAIL)

@@ -16,16 +16,16 @@ from fedcord.core.contract import (
     Personalizes,
     Probes,
     ServerState,
+    TrainsStacked,
     Update,
 )
 from fedcord.core.errors import NumericalError, ProtocolError
-from fedcord.core.tensors import num_bytes, select
+from fedcord.core.tensors import Tensors, select
 from fedcord.engine.evaluation import Evaluation
+from fedcord.engine.federation import Federation, Missing, Phase, Traffic
+from fedcord.engine.node import check_update
+from fedcord.engine.requests import Reply, Request, Verb
 from fedcord.engine.threads import torch_threads
-from fedcord.engine.visit import Answer, Executor, Job, Refusal, check_update
-
-WEIGHT_BYTES = 8
-"""What an update's weight takes on the wire, beside its tensors."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,10 @@ class RoundRecord:
         client_metrics: what clients report beside the training loss.
         server_metrics: the server's private scalars named `metric.*`.
         own_models: how many clients' own models `evaluation` is over; None for the shared model.
+        missing: clients whose answer did not count, and why.
+        events: other things that went wrong between the server and nodes.
+        saved_seconds: how long work took that was done before and not again.
+        traffic: all that passed since the round before, by phase; none of a probe's training.
     """
 
     round: int
@@ -60,6 +64,10 @@ class RoundRecord:
     client_metrics: Mapping[ClientId, Mapping[str, float]] = field(default_factory=dict)
     server_metrics: Mapping[str, float] = field(default_factory=dict)
     own_models: int | None = None
+    missing: Mapping[ClientId, str] = field(default_factory=dict)
+    events: tuple[str, ...] = ()
+    saved_seconds: float = 0.0
+    traffic: Mapping[Phase, Traffic] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,47 +89,56 @@ class Schedule:
 
 @dataclass
 class _Arrivals:
-    """Checks updates as they arrive and counts what they cost."""
+    """Checks updates as they arrive and counts who sent them."""
 
     algorithm: Algorithm
-    job: Job
+    request: Request
     env: Env
+    quorum: float
     on_client: Callable[[ClientId], None]
+    asked: int = 0
     refused: list[str] = field(default_factory=list)
+    missing: dict[ClientId, str] = field(default_factory=dict)
     accepted: int = 0
-    bytes_up: int = 0
     loss_sum: float = 0.0
     loss_weight: float = 0.0
+    saved_seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     client_metrics: dict[ClientId, dict[str, float]] = field(default_factory=dict)
 
-    def check(
-        self, answers: Iterator[tuple[ClientId, Answer]]
-    ) -> Iterator[tuple[ClientId, Update]]:
-        for client, answer in answers:
-            self.on_client(client)
-            if isinstance(answer, Refusal):
-                self.refused.append(answer.reason)
+    def check(self, answers: Iterator[Reply | Missing]) -> Iterator[tuple[ClientId, Update]]:
+        for answer in answers:
+            self.asked += 1
+            assert answer.client is not None
+            self.on_client(answer.client)
+            if isinstance(answer, Missing):
+                self.missing[answer.client] = f"{answer.outcome}: {answer.reason}"
                 continue
-            self.bytes_up += num_bytes(answer.tensors) + WEIGHT_BYTES
-            # asked anew for each: what a client must send may depend on who it is
-            agreed = self.algorithm.expected_update(self.job.shared, self.env.at(client))
-            try:
-                check_update(answer, agreed, client)
-            except ProtocolError as error:
-                self.refused.append(str(error))
-                continue
-            self.accepted += 1
-            if "train_loss" in answer.metrics:
-                self.loss_sum += answer.weight * answer.metrics["train_loss"]
-                self.loss_weight += answer.weight
-            self._listen(client, answer.metrics)
-            yield client, answer
-        if self.accepted == 0:
-            raise NumericalError(
-                f"round {self.job.round + 1}: all {len(self.refused)} updates were refused; the "
-                f"last good checkpoint is intact. First reason: {self.refused[0]}"
-            )
+            update = self._update(answer, answer.client)
+            if update is not None:
+                yield answer.client, update
+        self._end()
+
+    def _update(self, reply: Reply, client: ClientId) -> Update | None:
+        """The update of a reply, or None when it is refused."""
+        if reply.refusal is not None:
+            self.refused.append(reply.refusal)
+            return None
+        # asked anew for each: what a client must send may depend on who it is
+        agreed = self.algorithm.expected_update(self.request.shared, self.env.at(client))
+        try:
+            update = reply.update()
+            check_update(update, agreed, client)
+        except ProtocolError as error:
+            self.refused.append(str(error))
+            return None
+        self.accepted += 1
+        self.saved_seconds += float(reply.values.get("saved_seconds", 0.0))
+        if "train_loss" in update.metrics:
+            self.loss_sum += update.weight * update.metrics["train_loss"]
+            self.loss_weight += update.weight
+        self._listen(client, update.metrics)
+        return update
 
     def _listen(self, client: ClientId, metrics: Mapping[str, float]) -> None:
         more = {name: value for name, value in metrics.items() if name != "train_loss"}
@@ -130,6 +147,24 @@ class _Arrivals:
         if isinstance(self.algorithm, Explains):
             self.notes += self.algorithm.observations(client, metrics)
 
+    def _end(self) -> None:
+        """Everybody was heard: were there enough?"""
+        round_ = self.request.round + 1
+        heard = self.asked - len(self.missing)
+        if heard < self.quorum * self.asked:
+            client, why = next(iter(self.missing.items()))
+            raise ProtocolError(
+                f"round {round_}: {heard} of {self.asked} clients answered, fewer than the quorum "
+                f"of {self.quorum:g} of them (client {client} {why}); the last good checkpoint is "
+                "intact. Go on with --resume when they are back, or accept fewer with --quorum."
+            )
+        if self.accepted == 0:
+            reasons = [*self.refused, *self.missing.values()]
+            raise NumericalError(
+                f"round {round_}: all {self.asked} updates were refused; the last good checkpoint "
+                f"is intact. First reason: {reasons[0]}"
+            )
+
     @property
     def train_loss(self) -> float | None:
         return self.loss_sum / self.loss_weight if self.loss_weight > 0 else None
@@ -137,7 +172,7 @@ class _Arrivals:
 
 def run_rounds(
     algorithm: Algorithm,
-    executor: Executor,
+    federation: Federation,
     env: Env,
     state: ServerState,
     schedule: Schedule,
@@ -148,57 +183,70 @@ def run_rounds(
 
     Args:
         algorithm: the method.
-        executor: the way to reach clients.
+        federation: the clients.
         env: the server's place; its round is set here.
         state: from `algorithm.init` or a checkpoint.
         schedule: how many rounds, with whom.
         on_round: called after every round, for logs and checkpoints.
         on_client: called when a client's answer arrives, for progress.
     """
+    stacked = isinstance(algorithm, TrainsStacked) and algorithm.can_stack(env.task)
     with torch_threads(schedule.threads):
         for round_ in range(state.round, schedule.num_rounds):
             started = time.perf_counter()
             here = Env(env.task, env.seed, round_, schedule.num_rounds)
-            job = Job("update", state.shared, round_, schedule.num_rounds, env.seed)
+            request = _request("update", state.shared, here, step=round_)
             clients = schedule.participants(round_)
-            arrivals = _Arrivals(algorithm, job, here, on_client)
-            updates = arrivals.check(executor.map_clients(job, clients))
+            quorum = federation.patience.quorum
+            arrivals = _Arrivals(algorithm, request, here, quorum, on_client)
+            updates = arrivals.check(federation.ask(request, clients, "training", stacked))
             state = algorithm.aggregate(state, updates, here)
-            for (
-                _
-            ) in updates:  # a method may stop reading early; everyone is still heard and counted
+            for _ in updates:  # a method may stop reading early; everyone is still heard
                 pass
-            is_last = round_ + 1 == schedule.num_rounds
             evaluation, models_of = None, None
-            if is_last or (round_ + 1) % schedule.evaluate_every == 0:
-                own = isinstance(algorithm, KeepsOwnModels) and algorithm.keeps_own_models
-                models_of = tuple(sorted(executor.memories)) if own else None
-                test = Job(
-                    "evaluate", state.model, round_, schedule.num_rounds, env.seed, models_of
-                )
-                evaluation = executor.evaluate(test)
-            counted = 0 if isinstance(algorithm, Probes) and algorithm.is_probe(here) else 1
+            if round_ + 1 == schedule.num_rounds or (round_ + 1) % schedule.evaluate_every == 0:
+                test = _request("evaluate", state.model, here, step=round_ + 1)
+                evaluation, models_of = _test(algorithm, federation, test)
+            passed = federation.take_traffic()
+            if isinstance(algorithm, Probes) and algorithm.is_probe(here):
+                passed.pop("training", None)  # a deployment would not have it
+            training = passed.get("training", Traffic())
             record = RoundRecord(
                 round_ + 1,
                 len(clients),
                 tuple(arrivals.refused),
                 arrivals.train_loss,
-                counted * arrivals.bytes_up,
-                counted * num_bytes(job.shared) * len(clients),
+                training.up,
+                training.down,
                 time.perf_counter() - started,
                 evaluation,
                 tuple(arrivals.notes),
                 arrivals.client_metrics,
                 {name: float(t) for name, t in select(state.private, METRIC).items()},
-                None if models_of is None else len(models_of),
+                models_of,
+                arrivals.missing,
+                federation.take_events(),
+                arrivals.saved_seconds,
+                passed,
             )
             on_round(state, record)
     return state
 
 
+def _test(
+    algorithm: Algorithm, federation: Federation, request: Request
+) -> tuple[Evaluation, int | None]:
+    """The shared model on the common test, or clients' own on it; and how many own ones."""
+    if not (isinstance(algorithm, KeepsOwnModels) and algorithm.keeps_own_models):
+        return federation.evaluate(request), None
+    owners = federation.keepers
+    own = federation.ask(request, owners, "evaluation", options={"common": True})
+    return sum(_sums(own).values(), Evaluation()), len(owners)
+
+
 def finish_clients(
     algorithm: Algorithm,
-    executor: Executor,
+    federation: Federation,
     state: ServerState,
     seed: int,
     clients: Sequence[ClientId],
@@ -209,37 +257,43 @@ def finish_clients(
     Returns:
         The evaluation of each client that has a test part.
     """
-    at = max(state.round - 1, 0)
     with torch_threads(threads):
         if isinstance(algorithm, Personalizes):
-            job = Job("personalize", state.model, at, state.round, seed)
-            for _ in executor.map_clients(job, clients):
+            request = _after("personalize", state, seed, step=state.round)
+            for _ in federation.ask(request, clients, "personalisation"):
                 pass
-        job = Job("evaluate", state.model, at, state.round, seed)
-        return _own_tests(executor, job, clients)
+        test = _after("evaluate", state, seed, step=state.round + 1)
+        return _sums(federation.ask(test, clients, "evaluation"))
 
 
 def validate_clients(
-    executor: Executor,
+    federation: Federation,
     state: ServerState,
     seed: int,
     clients: Sequence[ClientId],
     threads: int = 1,
 ) -> Evaluation:
     """What settings should be chosen by: all clients' validation parts, taken together."""
-    job = Job("validate", state.model, max(state.round - 1, 0), state.round, seed)
+    request = _after("validate", state, seed, step=state.round + 1)
     with torch_threads(threads):
-        return sum(_own_tests(executor, job, clients).values(), Evaluation())
+        return sum(_sums(federation.ask(request, clients, "evaluation")).values(), Evaluation())
 
 
-def _own_tests(
-    executor: Executor, job: Job, clients: Sequence[ClientId]
-) -> dict[ClientId, Evaluation]:
+def _sums(answers: Iterator[Reply | Missing]) -> dict[ClientId, Evaluation]:
+    """What clients found who have examples of their own."""
     found = {}
-    for client, answer in executor.map_clients(job, clients):
-        assert isinstance(answer, Update)
-        total = int(answer.metrics["total"])
-        if total > 0:
-            correct, loss = int(answer.metrics["correct"]), answer.metrics["loss_sum"]
-            found[client] = Evaluation(correct, total, loss)
+    for answer in answers:
+        if isinstance(answer, Reply) and answer.refusal is None and answer.client is not None:
+            sums = Evaluation.from_plain(answer.values)
+            if sums.total > 0:
+                found[answer.client] = sums
     return found
+
+
+def _request(verb: Verb, tensors: Tensors, at: Env, step: int) -> Request:
+    return Request(verb, tensors, at.round, at.num_rounds, at.seed, step)
+
+
+def _after(verb: Verb, state: ServerState, seed: int, step: int) -> Request:
+    """What is asked after the last round, from its place in the run."""
+    return Request(verb, state.model, max(state.round - 1, 0), state.round, seed, step)

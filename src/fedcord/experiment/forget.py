@@ -14,11 +14,12 @@ from fedcord.core.contract import ClientId, Env, Personalizes, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.tensors import Tensors
 from fedcord.engine.evaluation import Evaluation
+from fedcord.engine.federation import Federation
+from fedcord.engine.requests import Reply, Request, Verb
 from fedcord.engine.rounds import finish_clients, validate_clients
-from fedcord.engine.sequential import SequentialExecutor
 from fedcord.engine.threads import torch_threads
-from fedcord.engine.visit import Job
 from fedcord.experiment.build import Experiment, build_experiment
+from fedcord.experiment.engines import open_federation
 from fedcord.experiment.load import load_config
 from fedcord.experiment.records import (
     clients_record,
@@ -117,9 +118,12 @@ def forget_client(
         encoder = _encoder(algorithm, source.checkpoint.state, client, drop_encoder)
         plan = begun or _Plan.of(source.result, client, drop_encoder)
         with torch_threads(experiment.config.threads):
-            after = _taken_out(experiment, source, plan, is_again=begun is not None)
-            difference = model_difference(after, _solved_again(experiment, after))
-            new = _evaluated(experiment, source, after, plan)
+            is_again = begun is not None
+            with open_federation(experiment) as people:
+                after = _taken_out(experiment, people, source, plan, is_again=is_again)
+                difference = model_difference(after, _solved_again(experiment, people, after))
+            with open_federation(experiment) as people:  # who keeps nothing yet
+                new = _evaluated(experiment, people, source, after, plan)
         target = folder if in_place else RunFolder(out or _beside(run, source.result, plan))
         if in_place:
             folder.write_json(FORGETTING, dataclasses.asdict(plan))
@@ -212,7 +216,9 @@ def _begun(folder: RunFolder, client: ClientId, drop_encoder: bool, in_place: bo
     return plan
 
 
-def _taken_out(experiment: Experiment, source: _Run, plan: _Plan, *, is_again: bool) -> ServerState:
+def _taken_out(
+    experiment: Experiment, people: Federation, source: _Run, plan: _Plan, *, is_again: bool
+) -> ServerState:
     """The state without the client; what an interrupted attempt has done is not done twice."""
     algorithm: Any = experiment.algorithm
     client, after = plan.client, source.checkpoint.state
@@ -221,23 +227,31 @@ def _taken_out(experiment: Experiment, source: _Run, plan: _Plan, *, is_again: b
     # an encoder may be dropped later than the sums
     is_done = is_again or (plan.drop_encoder and is_gone)
     if client in ledger_rows(after.private) or not is_done:
-        data = experiment.population.client(client)
-        update = algorithm.client_update(after.shared, {}, data, env.at(client)).update
-        after = forget(algorithm, after, client, update, env)
+        (reply,) = people.ask(_asking("forget", after, env), [client], "training")
+        assert isinstance(reply, Reply)
+        after = forget(algorithm, after, client, reply.update(), env)
     if plan.drop_encoder and (client in algorithm.encoders_of(after.shared) or not is_again):
         after = algorithm.drop_encoder(after, client, env)
     return after
 
 
-def _solved_again(experiment: Experiment, state: ServerState) -> ServerState:
+def _solved_again(experiment: Experiment, people: Federation, state: ServerState) -> ServerState:
     """The last round anew with everyone who is in the sums, from what they are sent."""
-    algorithm, people = experiment.algorithm, experiment.population
     env = _last_round(experiment, state)
-    updates = (
-        (k, algorithm.client_update(state.shared, {}, people.client(k), env.at(k)).update)
-        for k in ledger_rows(state.private)
+    replies = people.ask(
+        _asking("update", state, env), sorted(ledger_rows(state.private)), "training"
     )
-    return algorithm.aggregate(ServerState(state.shared, round=env.round), updates, env)
+    updates = (
+        (reply.client, reply.update())
+        for reply in replies
+        if isinstance(reply, Reply) and reply.client is not None
+    )
+    before = ServerState(state.shared, round=env.round)
+    return experiment.algorithm.aggregate(before, updates, env)
+
+
+def _asking(verb: Verb, state: ServerState, at: Env) -> Request:
+    return Request(verb, state.shared, at.round, at.num_rounds, at.seed, step=at.round)
 
 
 def _last_round(experiment: Experiment, state: ServerState) -> Env:
@@ -245,24 +259,25 @@ def _last_round(experiment: Experiment, state: ServerState) -> Env:
     return Env(experiment.task, experiment.config.seed, state.round - 1, state.round)
 
 
-def _evaluated(experiment: Experiment, source: _Run, state: ServerState, plan: _Plan) -> _Run:
+def _evaluated(
+    experiment: Experiment, people: Federation, source: _Run, state: ServerState, plan: _Plan
+) -> _Run:
     """Everything the run has said about its model, said about the new one."""
-    config, population, algorithm = experiment.config, experiment.population, experiment.algorithm
-    executor = SequentialExecutor(algorithm, experiment.task, population)
-    job = Job("evaluate", state.model, state.round - 1, state.round, config.seed)
-    tested = evaluation_record(executor.evaluate(job), None, experiment)
-    sizes = population.train_sizes
-    rest = [k for k, size in enumerate(sizes) if size > 0 and k not in plan.forgotten]
+    config, algorithm = experiment.config, experiment.algorithm
+    test = Request("evaluate", state.model, state.round - 1, state.round, config.seed, state.round)
+    tested = evaluation_record(people.evaluate(test), None, experiment)
+    members = sorted(people.members.items())
+    rest = [k for k, member in members if member.train > 0 and k not in plan.forgotten]
     # personal models are made anew: the old ones hold what others had learnt from the client
-    local = finish_clients(algorithm, executor, state, config.seed, rest, config.threads)
+    local = finish_clients(algorithm, people, state, config.seed, rest, config.threads)
     for_selection = Evaluation()
     if config.validation > 0:
-        for_selection = validate_clients(executor, state, config.seed, rest, config.threads)
-    checkpoint = Checkpoint(state, executor.memories)
+        for_selection = validate_clients(people, state, config.seed, rest, config.threads)
+    checkpoint = Checkpoint(state, people.gather_memory())
     result = {
         **source.result,
         **tested,
-        **clients_record(local, for_selection, population.num_clients),
+        **clients_record(local, for_selection, len(members)),
         "state_hash": checkpoint.hash,
         **plan.marks(),
     }

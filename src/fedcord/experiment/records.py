@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fedcord.core.contract import ClientId
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
+from fedcord.engine.federation import Phase, Traffic
 from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment.build import Experiment
 from fedcord.models.registry import auto_model
@@ -59,6 +61,12 @@ def round_record(record: RoundRecord, experiment: Experiment) -> dict[str, Any]:
         "seconds": round(record.seconds, 6),
         "refused": list(record.refused),
     }
+    if record.traffic:
+        line["traffic"] = _traffic(record.traffic)
+    if record.missing:
+        line["missing"] = {str(client): why for client, why in record.missing.items()}
+    if record.events:
+        line["events"] = list(record.events)
     if record.notes:
         line["notes"] = list(record.notes)
     if record.client_metrics:
@@ -107,6 +115,7 @@ def result_record(
     experiment: Experiment,
     origin: Mapping[str, Any],
     metrics: list[dict[str, Any]],
+    after: Mapping[Phase, Traffic],
     clients: Mapping[str, Any],
     state_hash: str,
     engine: str,
@@ -114,6 +123,8 @@ def result_record(
 ) -> dict[str, Any]:
     """The content of `result.json`."""
     config, last = experiment.config, metrics[-1]
+    passed = _added([*(line.get("traffic", {}) for line in metrics), _traffic(after)])
+    own = passed.get("personalisation", {})
     return {
         "algorithm": config.algorithm,
         "dataset": config.dataset,
@@ -127,8 +138,9 @@ def result_record(
         "balanced_accuracy": last.get("balanced_accuracy"),  # older versions did not measure it
         "loss": last["loss"],
         **clients,
-        "bytes_up": sum(line["bytes_up"] for line in metrics),
-        "bytes_down": sum(line["bytes_down"] for line in metrics),
+        "bytes_up": passed.get("training", {}).get("up", 0) + own.get("up", 0),
+        "bytes_down": passed.get("training", {}).get("down", 0) + own.get("down", 0),
+        "traffic": passed,
         "seconds": round(sum(line["seconds"] for line in metrics), 3),
         "refused": sum(len(line["refused"]) for line in metrics),
         "state_hash": state_hash,
@@ -140,6 +152,26 @@ def result_record(
         "run_dir": str(out),
         **{k: v for k, v in last.items() if k.startswith("per_") or k in ABOUT_ACCURACY},
     }
+
+
+def _traffic(passed: Mapping[Phase, Traffic]) -> dict[str, dict[str, int]]:
+    """Bytes by phase and direction, without what is zero and what only a simulation moves."""
+    found: dict[str, dict[str, int]] = {}
+    for phase, traffic in passed.items():
+        counts = {name: count for name, count in asdict(traffic).items() if count}
+        if counts and phase != "memory":
+            found[phase] = counts
+    return found
+
+
+def _added(parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    total: dict[str, dict[str, int]] = {}
+    for part in parts:
+        for phase, counts in part.items():
+            sums = total.setdefault(phase, {})
+            for name, count in counts.items():
+                sums[name] = sums.get(name, 0) + count
+    return total
 
 
 def _test_counts(experiment: Experiment) -> list[int]:

@@ -6,7 +6,7 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from fedcord.core.contract import Env, Personalizes, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError, DataError, FedcordError
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
-from fedcord.engine.reuse import ReusingExecutor
+from fedcord.engine.federation import Federation, Patience
 from fedcord.engine.rounds import (
     RoundRecord,
     Schedule,
@@ -23,10 +23,9 @@ from fedcord.engine.rounds import (
     validate_clients,
 )
 from fedcord.engine.sampling import exchange_at, sample_clients
-from fedcord.engine.visit import Executor
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.config import RunConfig, engine_problems
-from fedcord.experiment.executors import check_reuse, open_executor
+from fedcord.experiment.engines import check_reuse, open_federation
 from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
 from fedcord.experiment.records import (
     clients_record,
@@ -87,6 +86,7 @@ class Place:
         allow_download: fetch missing data from its official place.
         reuse: folder of clients' work to take from and add to.
         retry_failed: with `resume`: also go on with a run that has failed.
+        patience: who must answer, and how soon; all, and whenever they like, if nothing is said.
     """
 
     out: Path | None
@@ -97,6 +97,7 @@ class Place:
     allow_download: bool = False
     reuse: Path | None = None
     retry_failed: bool = False
+    patience: Patience = field(default_factory=Patience)
 
     def __post_init__(self) -> None:
         problems = engine_problems(self.engine, self.workers)
@@ -139,8 +140,9 @@ def run(
             folder.write_start(config.plain(), *start)
         (folder.path / FAILURE).unlink(missing_ok=True)
         try:
-            with open_executor(experiment, place.engine, place.workers, place.reuse) as executor:
-                return _run(folder, experiment, executor, place.engine, watch)
+            how = place.engine, place.workers, place.reuse, place.patience
+            with open_federation(experiment, *how) as federation:
+                return _run(folder, experiment, federation, place.engine, watch)
         except NO_FAILURES:
             raise
         except Exception as error:
@@ -181,21 +183,20 @@ def _env(experiment: Experiment) -> Env:
 def _run(
     folder: RunFolder,
     experiment: Experiment,
-    executor: Executor,
+    federation: Federation,
     engine: str,
     watch: Progress,
 ) -> dict[str, Any]:
-    config, population, algorithm = experiment.config, experiment.population, experiment.algorithm
+    config, algorithm = experiment.config, experiment.algorithm
     env = _env(experiment)
     saved = _restore(folder, experiment, watch)
     state = algorithm.init(env) if saved is None else saved.state
     news: list[str] = []
     if saved is not None:
-        executor.memories.update(saved.memories)
+        federation.restore_memory(saved.memories, saved.state.round)
         news = _news(folder, watch)
     folder.rewind_metrics(state.round, "" if saved is None else saved.metrics)
-    sizes = population.train_sizes
-    eligible = [client for client, size in enumerate(sizes) if size > 0]
+    eligible = [k for k, member in sorted(federation.members.items()) if member.train > 0]
     count = max(1, math.floor(config.participation * len(eligible) + 0.5))
     schedule = Schedule(
         env.num_rounds,
@@ -208,39 +209,39 @@ def _run(
 
     def on_round(state: ServerState, record: RoundRecord) -> None:
         nonlocal saved_at
-        if isinstance(executor, ReusingExecutor):  # a run costs what its clients' work cost
-            record = replace(record, seconds=record.seconds + executor.saved_seconds)
-            executor.saved_seconds = 0.0
+        # a run costs what its clients' work cost, also where it was done before
+        record = replace(record, seconds=record.seconds + record.saved_seconds)
         is_due = time.monotonic() - saved_at >= CHECKPOINT_SECONDS or state.round == config.rounds
         told = replace(record, notes=(*news, *record.notes))
         news.clear()
         folder.append_metrics(round_record(told, experiment), to_disk=is_due)
         if is_due:
-            checkpoint = Checkpoint(state, executor.memories, folder.metrics_hash())
+            checkpoint = Checkpoint(state, federation.gather_memory(), folder.metrics_hash())
             save_checkpoint(folder.checkpoints, checkpoint, config.hash)
             saved_at = time.monotonic()
         watch.round(record)
 
     state = run_rounds(
         algorithm,
-        executor,
+        federation,
         env,
         state,
         schedule,
         on_round,
-        lambda client: watch.client(sizes[client]),
+        lambda client: watch.client(federation.members[client].train),
     )
-    local = finish_clients(algorithm, executor, state, config.seed, eligible, config.threads)
+    local = finish_clients(algorithm, federation, state, config.seed, eligible, config.threads)
     for_selection = Evaluation()
     if config.validation > 0:
-        for_selection = validate_clients(executor, state, config.seed, eligible, config.threads)
+        for_selection = validate_clients(federation, state, config.seed, eligible, config.threads)
+    after, kept = federation.take_traffic(), federation.gather_memory()
     if isinstance(algorithm, Personalizes):
-        save_personal(folder.path, executor.memories, config.hash)
+        save_personal(folder.path, kept, config.hash)
     clients = clients_record(local, for_selection, experiment.partition.num_clients)
-    final = Checkpoint(state, executor.memories).hash
+    final = Checkpoint(state, kept).hash
     origin, metrics = folder.read_json(PROVENANCE), folder.read_metrics()
     folder.write_result(
-        result_record(experiment, origin, metrics, clients, final, engine, folder.path)
+        result_record(experiment, origin, metrics, after, clients, final, engine, folder.path)
     )
     return folder.read_json(RESULT)
 

@@ -18,8 +18,8 @@ from fedcord.core.params import build
 from fedcord.core.rng import torch_generator
 from fedcord.core.task import Task
 from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
-from fedcord.engine.sequential import SequentialExecutor
 from fedcord.ops.number_format import shrink
+from tests import federation
 from tests.federation import VECTOR, population, task
 
 CLASSES = 3
@@ -92,7 +92,7 @@ def run(
     here, rounds = task(values), accord.rounds
     assert rounds is not None
     env = Env(here, 0, num_rounds=rounds)
-    executor = SequentialExecutor(accord, here, population(values, sizes))
+    reached = federation.sequential(accord, here, population(values, sizes))
     states, records = [accord.init(env)], []
 
     def note(state: ServerState, record: RoundRecord) -> None:
@@ -100,7 +100,7 @@ def run(
         records.append(record)
 
     everyone = range(len(sizes))
-    run_rounds(accord, executor, env, states[0], Schedule(rounds, lambda _: everyone), note)
+    run_rounds(accord, reached, env, states[0], Schedule(rounds, lambda _: everyone), note)
     return states, records
 
 

@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from fedcord.core.contract import Env, Update
+from fedcord.contract.faulty_transport import Tampering
+from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.task import Task
+from fedcord.engine import node
+from fedcord.engine.federation import Federation
+from fedcord.engine.memory_store import InProcessMemory
+from fedcord.engine.node import ClientNode
+from fedcord.engine.requests import Reply, Request
 from fedcord.engine.rounds import Schedule, run_rounds
-from fedcord.engine.sequential import SequentialExecutor
+from fedcord.engine.transports.sequential import SequentialTransport
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_experiment
@@ -122,20 +128,17 @@ def test_tensors_of_another_phase_are_refused_on_arrival_and_the_run_goes_on() -
     here = task()
     people = population(sizes=(40, 25, 12, 60))
 
-    class OutOfStep(SequentialExecutor):
-        def map_clients(self, job: Any, clients: Any) -> Any:
-            for client, answer in super().map_clients(job, clients):
-                wrong = client == 1 and job.verb == "update" and job.round == 2
-                counts = {"proto.count": torch.zeros(C)}
-                if wrong and isinstance(answer, Update):
-                    answer = replace(answer, tensors=counts)
-                yield client, answer
+    def out_of_step(request: Request, reply: Reply) -> Reply:
+        wrong = reply.client == 1 and request.verb == "update" and request.round == 2
+        return replace(reply, tensors={"proto.count": torch.zeros(C)}) if wrong else reply
 
+    lives = ClientNode(accord, here, people, InProcessMemory())
+    spoiled = Federation(Tampering(SequentialTransport(lives), out_of_step))
     records = []
     env = Env(here, 0, num_rounds=3)
     state = run_rounds(
         accord,
-        OutOfStep(accord, here, people),
+        spoiled,
         env,
         accord.init(env),
         Schedule(3, lambda _: range(4)),
@@ -221,14 +224,13 @@ def test_reuse_takes_fafis_training_and_gives_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Any:
     asked: list[tuple[int, int]] = []
-    inner = SequentialExecutor.map_clients
+    inner = node.do_visits
 
-    def counted(self: Any, job: Any, clients: Any) -> Any:
-        if job.verb == "update":
-            asked.extend((job.round, client) for client in clients)
-        return inner(self, job, clients)
+    def counted(algorithm: Any, task: Any, shared: Any, visits: Any) -> Any:
+        asked.extend((visit.env.round, visit.client) for visit in visits)
+        return inner(algorithm, task, shared, visits)
 
-    monkeypatch.setattr(SequentialExecutor, "map_clients", counted)
+    monkeypatch.setattr(node, "do_visits", counted)
     alone = experiment(tmp_path, "alone", "accord", reuse=False)
     experiment(tmp_path, "fafi", "fafi", reuse=True, checkpoints=1)
     del asked[:]

@@ -13,7 +13,6 @@ from fedcord.algorithms.model_exchange import MODEL
 from fedcord.core.contract import ServerState
 from fedcord.core.tensors import hash_tensors, num_bytes, select
 from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
-from fedcord.engine.sequential import SequentialExecutor
 from tests import federation
 
 BOTH = pytest.mark.parametrize(
@@ -85,9 +84,9 @@ def run(method: MOON | FedAvg, values: dict[str, object]) -> tuple[str, list[Rou
     def note(_: ServerState, record: RoundRecord) -> None:
         records.append(record)
 
-    executor = SequentialExecutor(method, env.task, people)
+    reached = federation.sequential(method, env.task, people)
     schedule = Schedule(2, lambda _: [0, 1, 3])
-    state = run_rounds(method, executor, env, method.init(env), schedule, note)
+    state = run_rounds(method, reached, env, method.init(env), schedule, note)
     return hash_tensors(state.shared), records
 
 
@@ -138,14 +137,14 @@ def test_5_frozen_models_stay_as_they_were(values: dict[str, object]) -> None:
 def test_5_a_client_that_is_skipped_keeps_its_previous_model() -> None:
     people, env = federation.population(), federation.env()
     method = MOON()
-    executor = SequentialExecutor(method, env.task, people)
+    reached = federation.sequential(method, env.task, people)
     turns = [[0, 1], [1, 3], [0, 3]]
     after: list[str] = []
 
     def note(_: ServerState, record: RoundRecord) -> None:
-        after.append(hash_tensors(executor.memories[0]))
+        after.append(hash_tensors(reached.gather_memory()[0]))
 
-    run_rounds(method, executor, env, method.init(env), Schedule(3, lambda r: turns[r]), note)
+    run_rounds(method, reached, env, method.init(env), Schedule(3, lambda r: turns[r]), note)
     assert after[0] == after[1] != after[2]
 
 

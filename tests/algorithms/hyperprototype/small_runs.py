@@ -15,7 +15,6 @@ from fedcord.core.params import build
 from fedcord.core.tensors import Tensors, select
 from fedcord.engine.population import Population
 from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
-from fedcord.engine.sequential import SequentialExecutor
 from tests import federation
 
 CLASSES, DIM = 3, 16
@@ -64,9 +63,9 @@ class Run:
         env = federation.env(self.values, rounds=self.rounds)
         state = self.method.init(env)
         self.states.append(state)
-        executor = SequentialExecutor(self.method, env.task, self.people)
+        reached = federation.sequential(self.method, env.task, self.people)
         schedule = Schedule(self.rounds, lambda _: self.clients)
-        run_rounds(self.method, executor, env, state, schedule, self._note)
+        run_rounds(self.method, reached, env, state, schedule, self._note)
 
     def _note(self, state: ServerState, record: RoundRecord) -> None:
         self.states.append(state)

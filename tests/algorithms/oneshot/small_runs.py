@@ -14,8 +14,9 @@ from fedcord.core.contract import ClientResult, Env, ServerState
 from fedcord.core.examples import ClientData
 from fedcord.core.params import build
 from fedcord.core.tensors import hash_tensors
+from fedcord.engine.federation import Federation
 from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
-from fedcord.engine.sequential import SequentialExecutor
+from tests import federation
 from tests.federation import VECTOR, population, task
 
 QUICK: dict[str, Any] = {"local": {"epochs": 4, "batch_size": 16}, "checkpoints": 1}
@@ -54,20 +55,20 @@ def train(algorithm: OneShot, data: ClientData | None = None) -> ClientResult:
 
 def run(
     algorithm: OneShot, values: dict[str, object] = VECTOR
-) -> tuple[ServerState, list[RoundRecord], SequentialExecutor]:
+) -> tuple[ServerState, list[RoundRecord], Federation]:
     here, rounds = task(values), algorithm.rounds or 1
     env = Env(here, 0, num_rounds=rounds)
-    executor = SequentialExecutor(algorithm, here, population(values))
+    reached = federation.sequential(algorithm, here, population(values))
     records: list[RoundRecord] = []
     state = run_rounds(
         algorithm,
-        executor,
+        reached,
         env,
         algorithm.init(env),
         Schedule(rounds, lambda round_: range(4)),
         lambda state, record: records.append(record),
     )
-    return state, records, executor
+    return state, records, reached
 
 
 def same_bits(a: ClientResult, b: ClientResult) -> bool:

@@ -18,7 +18,7 @@ from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.rng import torch_generator
 from fedcord.core.tensors import num_bytes, select, spec_of
 from fedcord.engine.rounds import Schedule, run_rounds
-from fedcord.engine.sequential import SequentialExecutor
+from tests import federation
 from tests.federation import IMAGE, VECTOR, population, task
 
 SHORT = LocalSGD(epochs=2, batch_size=16, lr=0.1)
@@ -30,14 +30,14 @@ def run(fens: Any, values: Any = VECTOR, visited: Any = lambda round_: range(K))
     here = task(values)
     env = Env(here, 0, num_rounds=fens.rounds)
     states, records = [fens.init(env)], []
-    executor = SequentialExecutor(fens, here, population(values, SIZES))
+    reached = federation.sequential(fens, here, population(values, SIZES))
 
     def note(state: Any, record: Any) -> None:
         states.append(state)
         records.append(record)
 
-    run_rounds(fens, executor, env, states[0], Schedule(fens.rounds, visited), note)
-    return states, records, executor, env
+    run_rounds(fens, reached, env, states[0], Schedule(fens.rounds, visited), note)
+    return states, records, reached, env
 
 
 def by_hand(state: Any, inputs: Any, values: Any = VECTOR) -> Any:
@@ -132,7 +132,7 @@ def test_rounds_of_the_aggregator_against_steps_on_held_out_scores(form: str, se
         local=SHORT,
         training=one_step,
     )
-    states, _, executor, env = run(fens)
+    states, _, reached, env = run(fens)
     kept, labels = [], []
     for k in range(K):
         train = population(sizes=SIZES).client(k).train
@@ -140,7 +140,7 @@ def test_rounds_of_the_aggregator_against_steps_on_held_out_scores(form: str, se
         order = torch.randperm(SIZES[k], generator=torch_generator(0, "holdout", 0, k))
         kept.append(by_hand(states[1], env.task.prepare(train.inputs[order[:held]])))
         labels.append(train.labels[order[:held]])
-        assert torch.allclose(executor.memories[k]["scores"], kept[k].flatten(1), atol=1e-5)
+        assert torch.allclose(reached.gather_memory()[k]["scores"], kept[k].flatten(1), atol=1e-5)
     now = {n: t.clone() for n, t in select(states[1].shared, "agg").items()}
     first, second = ({n: torch.zeros_like(t) for n, t in now.items()} for _ in range(2))
     for state in states[2:]:

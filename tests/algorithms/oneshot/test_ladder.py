@@ -133,10 +133,10 @@ def test_the_table_needs_no_torch() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_preset_runs_end_to_end(name: str) -> None:
-    state, records, executor = run(method(QUICK, PRESETS[name].values, {"checkpoints": 2}))
+    state, records, reached = run(method(QUICK, PRESETS[name].values, {"checkpoints": 2}))
     assert [record.refused for record in records] == [(), ()]
     last = records[-1].evaluation
     assert last is not None
     assert last.accuracy > 0.34
     assert state.result
-    assert executor.memories == {client: {} for client in range(4)}
+    assert reached.gather_memory() == {client: {} for client in range(4)}

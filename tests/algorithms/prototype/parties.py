@@ -13,10 +13,9 @@ from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.core.contract import Algorithm, ServerState, Update
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import build
+from fedcord.engine.federation import Federation
 from fedcord.engine.population import Population
 from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
-from fedcord.engine.sequential import SequentialExecutor
-from fedcord.engine.visit import Executor
 from tests import federation
 
 NAMES = tuple(
@@ -70,7 +69,7 @@ def population(clients: Sequence[Sequence[int]] = SKEWED) -> Population:
 @dataclass
 class Run:
     state: ServerState
-    executor: Executor
+    reached: Federation
     records: list[RoundRecord]
     states: list[ServerState]
 
@@ -81,10 +80,10 @@ def run(
     rounds: int = 2,
     clients: Callable[[int], Sequence[int]] | None = None,
     values: dict[str, object] = federation.VECTOR,
-    executor: Executor | None = None,
+    reached: Federation | None = None,
 ) -> Run:
     held = people or population()
-    engine = executor or SequentialExecutor(algorithm, federation.task(values), held)
+    engine = reached or federation.sequential(algorithm, federation.task(values), held)
     everyone = [k for k, size in enumerate(held.train_sizes) if size > 0]
     env, records = federation.env(values, rounds=rounds), list[RoundRecord]()
     first = algorithm.init(env)

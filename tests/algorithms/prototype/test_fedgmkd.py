@@ -91,7 +91,7 @@ def test_9_2_knowledge_is_used_in_the_round_after_the_training_it_is_of() -> Non
     done = parties.run(algorithm, people, rounds=1)
     total, owners = torch.zeros(3, 16), torch.zeros(3, 1)
     for k in range(4):
-        network = env.task.network_with(select(done.executor.memories[k], "model"), k).eval()
+        network = env.task.network_with(select(done.reached.gather_memory()[k], "model"), k).eval()
         own = people.client(k).train
         for label in own.labels.unique().tolist():
             with torch.no_grad():

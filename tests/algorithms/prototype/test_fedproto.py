@@ -20,7 +20,7 @@ def test_7_8_one_clients_prototypes_are_its_class_means() -> None:
     people = parties.population([(9, 4, 0)])
     done = parties.run(FedProto(local=LOCAL), people, rounds=1)
     env, train = federation.env().at(0), people.client(0).train
-    network = current_network(done.state.shared, done.executor.memories[0], env)
+    network = current_network(done.state.shared, done.reached.gather_memory()[0], env)
     features = network.features(train.inputs)  # type: ignore[operator]
     known = Prototypes.of(done.state.shared)
     assert known.held.tolist() == [True, True, False]
@@ -109,6 +109,6 @@ def test_7_6_all_known_classes_compete_in_a_test() -> None:
     done = parties.run(FedProto(local=LOCAL), rounds=8)
     test = parties.population().test
     env = federation.env().at(0)
-    scores = FedProto().predict(done.state.model, done.executor.memories[0], test.inputs, env)
+    scores = FedProto().predict(done.state.model, done.reached.gather_memory()[0], test.inputs, env)
     hits = scores.argmax(1) == test.labels
     assert hits[test.labels == 2].float().mean() > 0.5

@@ -19,11 +19,10 @@ from fedcord.core.errors import ConfigError
 from fedcord.core.tensors import select
 from fedcord.data.dataset import Dataset, Split
 from fedcord.engine.evaluation import Evaluation, evaluate
+from fedcord.engine.federation import Federation
 from fedcord.engine.population import Population
-from fedcord.engine.processes import ProcessesExecutor
-from fedcord.engine.sequential import SequentialExecutor
-from fedcord.engine.visit import Executor
-from fedcord.engine.wire import WireExecutor
+from fedcord.engine.transports.processes import ProcessesTransport
+from fedcord.engine.transports.wire import WireTransport
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.load import load_config
 from fedcord.store.checkpoint import Checkpoint
@@ -51,7 +50,7 @@ def test_three_architectures_learn_together(name: str) -> None:
     assert evaluation is not None
     assert evaluation.accuracy > 0.85
     shapes = [
-        {n: tuple(t.shape) for n, t in select(done.executor.memories[k], MODEL).items()}
+        {n: tuple(t.shape) for n, t in select(done.reached.gather_memory()[k], MODEL).items()}
         for k in range(5)
     ]
     assert shapes[0] == shapes[3]
@@ -59,31 +58,25 @@ def test_three_architectures_learn_together(name: str) -> None:
 
 
 @contextlib.contextmanager
-def _engine(kind: str, name: str, people: Population) -> Iterator[Executor]:
+def _engine(kind: str, name: str, people: Population) -> Iterator[Federation]:
     algorithm = parties.method(name)
     plan = federation.blueprint(algorithm, THREE)
-    executor: Executor
     if kind == "sequential":
-        executor = SequentialExecutor(algorithm, federation.task(THREE), people)
+        yield federation.sequential(algorithm, federation.task(THREE), people)
     elif kind == "wire":
-        executor = WireExecutor(plan, people)
+        yield Federation(WireTransport(plan, people))
     else:
-        executor = ProcessesExecutor(plan, people, workers=2)
-    try:
-        yield executor
-    finally:
-        executor.close()
+        with contextlib.closing(ProcessesTransport(plan, people, workers=2)) as workers:
+            yield Federation(workers)
 
 
 @pytest.mark.parametrize("name", parties.OWN)
 def test_1_5_every_engine_tests_own_models_alike(name: str) -> None:
     people, found = _grouped(), {}
     for kind in ("sequential", "wire", "processes"):
-        with _engine(kind, name, people) as executor:
-            done = parties.run(
-                parties.method(name), people, 2, lambda r: [r, 2, 4], THREE, executor
-            )
-            state = Checkpoint(done.state, executor.memories).hash
+        with _engine(kind, name, people) as reached:
+            done = parties.run(parties.method(name), people, 2, lambda r: [r, 2, 4], THREE, reached)
+            state = Checkpoint(done.state, reached.gather_memory()).hash
             found[kind] = state, [r.evaluation for r in done.records]
     assert found["wire"] == found["sequential"]
     assert found["processes"] == found["sequential"]
@@ -98,7 +91,7 @@ def test_1_5_accuracy_is_the_mean_over_clients_that_have_taken_part() -> None:
         evaluate(
             algorithm,
             done.state.model,
-            done.executor.memories[k],
+            done.reached.gather_memory()[k],
             people.test,
             env.at(k),
             people.test_groups,

@@ -14,7 +14,7 @@ from fedcord.contract.global_randomness import global_randomness
 from fedcord.core.contract import Env
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import check_tensors, hash_tensors, num_bytes, prefixed, select
-from fedcord.engine.rounds import WEIGHT_BYTES
+from fedcord.engine.federation import WEIGHT_BYTES
 from fedcord.store.checkpoint import Checkpoint
 from tests import federation
 from tests.algorithms.prototype import parties
@@ -48,7 +48,7 @@ def test_15_2_without_its_terms_models_are_trained_alone(name: str, local: Local
         for round_ in range(3):
             here = Env(env.task, env.seed, round_, 3, client)
             shared = alone.client_update(shared, {}, people.client(client), here).update.tensors
-        own = prefixed(MODEL, select(done.executor.memories[client], MODEL))
+        own = prefixed(MODEL, select(done.reached.gather_memory()[client], MODEL))
         assert hash_tensors(own) == hash_tensors(shared)
 
 
@@ -67,7 +67,7 @@ def test_15_3_classes_a_client_lacks_are_not_sent(name: str) -> None:
 @pytest.mark.parametrize("name", parties.NAMES)
 def test_15_4_nothing_of_the_server_requires_a_gradient(name: str) -> None:
     done = parties.run(parties.method(name), rounds=2)
-    tensors = Checkpoint(done.state, done.executor.memories).tensors()
+    tensors = Checkpoint(done.state, done.reached.gather_memory()).tensors()
     assert not [n for n, t in tensors.items() if t.requires_grad]
 
 
@@ -76,7 +76,7 @@ def test_15_5_odd_clients_leave_everything_finite(name: str) -> None:
     """One empty client, one with one class, one with one example; the empty one is also asked."""
     algorithm, people = parties.method(name), parties.population(parties.ODD)
     done = parties.run(algorithm, people, rounds=3, clients=lambda _: [0, 1, 2])
-    assert not non_finite(Checkpoint(done.state, done.executor.memories).tensors())
+    assert not non_finite(Checkpoint(done.state, done.reached.gather_memory()).tensors())
     assert all(not r.refused and r.train_loss is not None for r in done.records)
     without = parties.run(algorithm, people, rounds=3, clients=lambda _: [1, 2])
     assert hash_tensors(done.state.model) == hash_tensors(without.state.model)
@@ -106,7 +106,7 @@ def test_15_6_a_class_of_clients_who_stay_away_keeps_its_value(name: str) -> Non
             parties.run(algorithm, people, rounds=r, clients=lambda r: [0, 1] if r == 0 else [0])
             for r in (1, 3)
         ]
-        first, last = (hash_tensors(run.executor.memories[1]) for run in kept)
+        first, last = (hash_tensors(run.reached.gather_memory()[1]) for run in kept)
         assert first == last
 
 
@@ -125,7 +125,7 @@ def test_15_8_the_same_seed_gives_the_same_run_and_no_global_chance_is_used(name
     before = global_randomness()
     runs = [parties.run(parties.method(name), rounds=2) for _ in range(2)]
     assert global_randomness() == before
-    hashes = {Checkpoint(run.state, run.executor.memories).hash for run in runs}
+    hashes = {Checkpoint(run.state, run.reached.gather_memory()).hash for run in runs}
     assert len(hashes) == 1
     assert runs[0].records[-1].evaluation == runs[1].records[-1].evaluation
 
@@ -203,7 +203,7 @@ def test_a_never_visited_client_answers_with_what_all_start_from(name: str) -> N
 def test_1_4_all_clients_start_from_the_same_weights(name: str) -> None:
     algorithm, people = parties.method(name, LocalSGD(lr=1e-30)), parties.population()
     done = parties.run(algorithm, people, rounds=1)
-    hashes = {hash_tensors(select(m, MODEL)) for m in done.executor.memories.values()}
+    hashes = {hash_tensors(select(m, MODEL)) for m in done.reached.gather_memory().values()}
     drawn = FedAvg().init(federation.env()).shared
     assert hashes == {hash_tensors(select(drawn, MODEL))}
 

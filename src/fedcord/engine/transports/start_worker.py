@@ -24,7 +24,8 @@ def main() -> None:
     watch = threading.Thread(target=_end_with_parent, args=[start["descriptor"]], daemon=True)
     watch.start()
     sys.path[:] = start["path"]
-    importlib.import_module("fedcord.engine.worker").serve(start["descriptor"], start["data"])
+    worker = importlib.import_module("fedcord.engine.transports.worker")
+    worker.serve(start["descriptor"], start["data"])
 
 
 def _end_with_parent(descriptor: int) -> None:

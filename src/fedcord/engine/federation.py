@@ -1,0 +1,334 @@
+"""The server's side of the seam: who is there, what they said, and what passed.
+
+A federation knows of clients only what nodes told it when it called the roll. It cuts a request
+into parcels, hands them to the transport, puts the answers into the order of clients, and tells
+apart who answered, who refused, who was late and who was not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from fedcord.core.contract import ClientId
+from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
+from fedcord.core.params import check_params, param
+from fedcord.core.tensors import Tensors, num_bytes, prefixed
+from fedcord.engine.evaluation import BATCH, Evaluation
+from fedcord.engine.node import Agreement
+from fedcord.engine.requests import Parcel, Reply, Request, unpack_replies
+from fedcord.engine.transport import PARCELS_PER_NODE, Delivery, Outcome, Transport
+
+Phase = Literal["training", "personalisation", "evaluation", "roll call", "memory"]
+"""What bytes pass for; memory moves in simulations only."""
+
+STACK_CLIENTS = 8
+"""Clients visited in one parcel at most; more no longer amortise calls but leave the cache."""
+
+WEIGHT_BYTES = 8
+"""What an update's weight takes on the wire, beside its tensors."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """What the server was told about a client.
+
+    Attributes:
+        train: training examples.
+        validation: examples kept for selection.
+        test: examples of its own test part.
+    """
+
+    train: int
+    validation: int
+    test: int
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A client whose answer did not come."""
+
+    client: ClientId
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait for whom.
+
+    Attributes:
+        quorum: the share of the clients asked that must answer for a round to count.
+        deadline: seconds a round waits for answers; None: as long as it takes.
+    """
+
+    quorum: float = param(1.0, "share of clients that must answer", at_least=0, at_most=1)
+    deadline: float | None = param(None, "seconds a round waits; none: no limit", at_least=0)
+
+    def __post_init__(self) -> None:
+        check_params(self)
+
+
+@dataclass
+class Traffic:
+    """Bytes that passed in one phase.
+
+    Attributes:
+        up: tensors and weights that clients sent; the same on every engine.
+        down: tensors that clients were sent; the same on every engine.
+        framed_up: whole messages, where the transport encodes them.
+        framed_down: whole messages, where the transport encodes them.
+    """
+
+    up: int = 0
+    down: int = 0
+    framed_up: int = 0
+    framed_down: int = 0
+
+
+class Federation:
+    """All the clients there are, as far as the server can know.
+
+    Attributes:
+        members: by client, what nodes told of it.
+        data: fingerprints of the nodes' data.
+        common_test: examples of the common test set; 0 where there is none.
+        traffic: bytes by phase, since somebody last took it.
+        events: what went wrong with whom, since somebody last emptied the list.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        run: str = "",
+        agreement: Agreement | None = None,
+        patience: Patience = Patience(),  # noqa: B008 - frozen
+    ) -> None:
+        """Call the roll.
+
+        Args:
+            transport: the way to reach nodes.
+            run: identity of the run, which every reply must echo.
+            agreement: what every node must have in common with the server.
+            patience: of every exchange.
+        """
+        self.members: dict[ClientId, Member] = {}
+        self.data: set[str] = set()
+        self.common_test = 0
+        self.traffic: dict[Phase, Traffic] = {}
+        self.events: list[str] = []
+        self.patience = patience
+        self._transport = transport
+        self._run = run
+        self._agreement = agreement
+        self._homes: dict[ClientId, list[int]] = {}
+        self._keepers: set[ClientId] = set()
+        self.call_the_roll()
+
+    def call_the_roll(self) -> None:
+        """Ask every node who lives there; one that does not fit is refused by name."""
+        parcels = [Parcel(node=node) for node in self._transport.nodes]
+        hello = Request("hello", run=self._run)
+        for delivery in self._transport.exchange(hello, parcels):
+            for reply in self._opened(delivery, "roll call"):
+                self._admit(reply, delivery.node)
+        if not self.members:
+            raise ConfigError(
+                "no client answered the roll call" + "".join(f"; {event}" for event in self.events)
+            )
+
+    def _admit(self, reply: Reply, node: int) -> None:
+        told = reply.values
+        try:
+            theirs = Agreement(str(told["configuration"]), told["task"], str(told["version"]))
+            members = {int(k): Member(*map(int, sizes)) for k, *sizes in told["members"]}
+            test, data = int(told["common_test"]), str(told["data"])
+        except (KeyError, TypeError, ValueError) as error:
+            self.events.append(f"node {node} was refused: its greeting is incomplete ({error}).")
+            return
+        differences = [] if self._agreement is None else self._agreement.differences(theirs)
+        if differences:
+            who = ", ".join(str(k) for k in members)
+            self.events.append(
+                f"node {node} with client {who} was refused: {'; '.join(differences)}."
+            )
+            return
+        for client, member in members.items():
+            if self.members.setdefault(client, member) != member:
+                raise ConfigError(f"two nodes say they are client {client}, with different data.")
+            self._homes.setdefault(client, []).append(node)
+        self.data.add(data)
+        self.common_test = max(self.common_test, test)
+
+    def take_traffic(self) -> dict[Phase, Traffic]:
+        """What has passed since this was last asked."""
+        traffic, self.traffic = self.traffic, {}
+        return traffic
+
+    def _passing(self, phase: Phase) -> Traffic:
+        return self.traffic.setdefault(phase, Traffic())
+
+    def take_events(self) -> tuple[str, ...]:
+        """What went wrong since this was last asked."""
+        events, self.events = tuple(self.events), []
+        return events
+
+    def ask(
+        self,
+        request: Request,
+        clients: Sequence[ClientId],
+        phase: Phase,
+        stacked: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> Iterator[Reply | Missing]:
+        """What each of `clients`, which must ascend, answers; in their order.
+
+        Args:
+            request: what they are asked.
+            clients: whom.
+            phase: what the bytes are counted as.
+            stacked: whether clients at one place are visited together.
+            options: what else the verb needs to know.
+        """
+        request = replace(request, run=self._run)
+        parcels = self._parcels(clients, stacked, options or {})
+        sent = num_bytes(request.shared)
+        waiting, heard = dict[ClientId, Reply | Missing](), set[ClientId]()
+        turns = iter(clients)
+        turn = next(turns, None)
+        for delivery in self._transport.exchange(request, parcels, self.patience.deadline):
+            asked = delivery.clients or parcels[delivery.place].clients
+            for found in self._sorted_out(request, asked, delivery, phase):
+                assert found.client is not None
+                if found.client in heard:
+                    self.events.append(f"client {found.client} answered twice; the first counts.")
+                    continue
+                heard.add(found.client)
+                waiting[found.client] = found
+            if delivery.outcome != "absent":
+                self._passing(phase).down += sent * len(asked)
+            while turn in waiting:
+                yield waiting.pop(turn)
+                turn = next(turns, None)
+        while turn is not None:
+            yield waiting.pop(turn, Missing(turn, "absent", "no answer to this request"))
+            turn = next(turns, None)
+
+    def evaluate(self, request: Request) -> Evaluation:
+        """The shared model on the common test set, shared out over the nodes."""
+        spread = len(self._transport.nodes) > 1
+        size = BATCH if spread else max(1, self.common_test)
+        parcels = [
+            Parcel((), {"first": start, "last": min(start + size, self.common_test)})
+            for start in range(0, self.common_test, size)
+        ]
+        request = replace(request, run=self._run)
+        found: dict[int, Evaluation] = {}
+        for delivery in self._transport.exchange(request, parcels):
+            for reply in self._opened(delivery, "evaluation"):
+                found[delivery.place] = Evaluation.from_plain(reply.values)
+        if len(found) < len(parcels):
+            raise ProtocolError("a part of the common test was not answered; run it again.")
+        return sum((found[place] for place in sorted(found)), Evaluation())
+
+    @property
+    def keepers(self) -> tuple[ClientId, ...]:
+        """Clients that keep something, in ascending order."""
+        return tuple(sorted(self._keepers))
+
+    def gather_memory(self) -> dict[ClientId, Tensors]:
+        """What every client keeps: simulations only, for checkpoints."""
+        found = {}
+        for reply in self.ask(Request("memory"), self.keepers, "memory"):
+            if isinstance(reply, Reply) and reply.refusal is None:
+                found[reply.client] = reply.tensors
+        return found  # type: ignore[return-value]
+
+    def restore_memory(self, kept: Mapping[ClientId, Tensors], step: int) -> None:
+        """Give clients what they kept before `step`: simulations only, from checkpoints."""
+        nodes = list(self._transport.nodes)
+        for place, client in enumerate(sorted(kept)):
+            home = nodes[place % len(nodes)]
+            request = Request("memory", prefixed(str(client), kept[client]), run=self._run)
+            parcel = Parcel((client,), {"take": step - 1}, home)
+            for delivery in self._transport.exchange(request, [parcel]):
+                self._opened(delivery, "memory")
+            self._homes[client] = [home]
+            self._keepers.add(client)
+
+    def _parcels(
+        self, clients: Sequence[ClientId], stacked: bool, options: Mapping[str, Any]
+    ) -> list[Parcel]:
+        """Clients that may be visited together, at one place; by ascending first client."""
+        nodes = len(self._transport.nodes)
+        few = PARCELS_PER_NODE * nodes if nodes > 1 else 1
+        size = max(1, min(STACK_CLIENTS, len(clients) // few)) if stacked else 1
+        groups: dict[int | None, list[ClientId]] = {}
+        parcels = []
+        for client in clients:
+            homes = self._homes.get(client, [])
+            home = homes[0] if len(homes) == 1 and nodes > 1 else None
+            group = groups.setdefault(home, [])
+            group.append(client)
+            if len(group) == size:
+                parcels.append(self._parcel(groups.pop(home), home, options))
+        parcels += [self._parcel(group, home, options) for home, group in groups.items()]
+        return sorted(parcels, key=lambda parcel: parcel.clients)
+
+    def _parcel(
+        self, clients: Sequence[ClientId], home: int | None, options: Mapping[str, Any]
+    ) -> Parcel:
+        cost = sum(self.members[k].train for k in clients if k in self.members)
+        return Parcel(tuple(clients), options, home, cost)
+
+    def _sorted_out(
+        self, request: Request, asked: Sequence[ClientId], delivery: Delivery, phase: Phase
+    ) -> list[Reply | Missing]:
+        """The answers of those who were asked; what else came is named and left out."""
+        if delivery.outcome != "arrived":
+            return [Missing(client, delivery.outcome, delivery.reason) for client in asked]
+        try:
+            replies = self._read(delivery, phase)
+        except ProtocolError as error:
+            return [Missing(k, "refused", f"its answer is unreadable: {error}") for k in asked]
+        if isinstance(replies, FedcordError):
+            raise replies
+        found: list[Reply | Missing] = []
+        for reply in replies:
+            if reply.client is None or reply.client not in asked:
+                self.events.append(f"client {reply.client} was not asked; its answer is left out.")
+            elif (reply.run, reply.verb, reply.step) != (request.run, request.verb, request.step):
+                self.events.append(
+                    f"client {reply.client} answered '{reply.verb}' of step {reply.step}, not "
+                    f"'{request.verb}' of step {request.step}; its answer is left out."
+                )
+            else:
+                found.append(reply)
+                if reply.values.get("keeps"):
+                    self._keepers.add(reply.client)
+                    self._homes[reply.client] = [delivery.node]
+        return found  # who is still silent may yet be heard
+
+    def _opened(self, delivery: Delivery, phase: Phase) -> Sequence[Reply]:
+        """The replies of a delivery; whatever is wrong with it is raised."""
+        replies = self._read(delivery, phase)
+        if isinstance(replies, FedcordError):
+            raise replies
+        return replies
+
+    def _read(self, delivery: Delivery, phase: Phase) -> Sequence[Reply] | FedcordError:
+        """The replies of a delivery, or what the node failed with; counted."""
+        passed = self._passing(phase)
+        passed.framed_down += delivery.sent
+        found: Sequence[Reply] | FedcordError
+        if isinstance(delivery.replies, bytes):
+            passed.framed_up += len(delivery.replies)
+            found = unpack_replies(delivery.replies)
+        else:
+            found = delivery.replies
+        if not isinstance(found, FedcordError):
+            for reply in found:
+                weight = WEIGHT_BYTES if "weight" in reply.values else 0
+                passed.up += num_bytes(reply.tensors) + weight
+        return found

@@ -1,0 +1,312 @@
+"""The node: everything that happens where data is.
+
+A node is made from an algorithm and its task, a source of data and a store of memory. It has one
+entry, `handle`: bytes in, bytes out. The same code runs in every engine; engines differ only in how
+the bytes get here. Asking for the same step again gives the same bytes again, so that an answer
+that was lost can be asked for once more.
+
+| verb | does | answers with |
+|---|---|---|
+| `hello` | nothing | who lives here, numbers of examples, version, configuration, task, data |
+| `update` | one round of a client's work; keeps its memory | the update |
+| `personalize` | makes the client's own model; keeps it | nothing |
+| `evaluate` | tests on the client's test part, or on the common test set | sums |
+| `validate` | tests on the part kept for selection | sums |
+| `predict` | answers for given inputs | class scores |
+| `forget` | the client's last work once more; its memory is deleted | the update to take out |
+| `memory` | gives or takes a client's memory: simulations only | the memory |
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from fedcord.core.contract import (
+    Algorithm,
+    ClientId,
+    ClientResult,
+    Personalizes,
+    TrainsStacked,
+    Update,
+)
+from fedcord.core.errors import FedcordError, NumericalError, ProtocolError
+from fedcord.core.examples import ClientData, Examples
+from fedcord.core.task import Task
+from fedcord.core.tensors import Tensors, TensorSpec, check_tensors, select
+from fedcord.core.version import __version__
+from fedcord.engine.blueprint import Blueprint
+from fedcord.engine.evaluation import evaluate
+from fedcord.engine.memory_store import MemoryStore
+from fedcord.engine.requests import (
+    Parcel,
+    Reply,
+    Request,
+    answered,
+    pack_failure,
+    pack_replies,
+    refused,
+    sayable,
+    unpack_call,
+)
+from fedcord.engine.reuse import Visit, WorkCache
+
+MAX_WEIGHT = 1e15
+"""Largest weight of an update: more examples than anyone has, and sums of weights stay exact
+enough for everyone else to count."""
+
+INPUTS = "inputs"
+"""Name of what `predict` is asked about, beside what is shared."""
+
+
+class DataSource(Protocol):
+    """The data of the clients that live at a node."""
+
+    @property
+    def clients(self) -> Sequence[ClientId]:
+        """Who lives here."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Differs wherever the data differs."""
+        ...
+
+    @property
+    def test(self) -> Examples:
+        """The common test set; empty where there is none."""
+        ...
+
+    @property
+    def test_groups(self) -> Mapping[str, Tensor]:
+        """By name, the group of every example of the common test set."""
+        ...
+
+    def client(self, client: ClientId) -> ClientData:
+        """One client's data."""
+        ...
+
+    def sizes(self, client: ClientId) -> tuple[int, int, int]:
+        """Its numbers of training, validation and test examples."""
+        ...
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What server and nodes must have in common before a tensor passes.
+
+    Attributes:
+        configuration: hash of the run's settings.
+        task: shapes, classes and constants of preparation, as plain values.
+        version: of fedcord.
+    """
+
+    configuration: str = ""
+    task: Mapping[str, Any] = field(default_factory=dict)
+    version: str = __version__
+
+    def differences(self, other: Agreement) -> list[str]:
+        """In what another one differs, in words."""
+        mine = {"version": self.version, "configuration": self.configuration, **self.task}
+        theirs = {"version": other.version, "configuration": other.configuration, **other.task}
+        return [
+            f"{name} is {theirs.get(name)!r} there and {mine.get(name)!r} here"
+            for name in sorted(mine.keys() | theirs.keys())
+            if mine.get(name) != theirs.get(name)
+        ]
+
+
+class ClientNode:
+    """Clients' data, what they keep, and the algorithm's client half."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        task: Task,
+        source: DataSource,
+        store: MemoryStore,
+        agreement: Agreement | None = None,
+        cache: WorkCache | None = None,
+    ) -> None:
+        self._algorithm = algorithm
+        self._task = task
+        self._source = source
+        self._store = store
+        self._agreement = agreement or Agreement()
+        self._cache = cache
+
+    @staticmethod
+    def of(
+        blueprint: Blueprint,
+        source: DataSource,
+        store: MemoryStore,
+        agreement: Agreement | None = None,
+        cache: WorkCache | None = None,
+    ) -> ClientNode:
+        """A node whose algorithm and task are built from plain values."""
+        made = blueprint.build_algorithm(), blueprint.build_task()
+        return ClientNode(*made, source, store, agreement, cache)
+
+    def handle(self, message: bytes) -> bytes:
+        """Do what a message asks for; whatever goes wrong is said in the answer."""
+        try:
+            return pack_replies(list(self.answer(*unpack_call(message))))
+        except FedcordError as error:
+            return pack_failure(error)
+
+    def answer(self, request: Request, parcel: Parcel) -> Iterator[Reply]:
+        """The same without bytes: the replies of the parcel's clients, in their order."""
+        strangers = [client for client in parcel.clients if client not in self._source.clients]
+        if strangers:
+            raise ProtocolError(f"client {strangers[0]} does not live at this node.")
+        if request.verb == "hello":
+            yield self._hello(request)
+        elif request.verb == "update":
+            yield from self._updates(request, parcel.clients)
+        elif request.verb == "evaluate" and not parcel.clients:
+            yield self._common_test(request, parcel.options)
+        else:
+            for client in parcel.clients:
+                yield self._visit(request, client, parcel.options)
+
+    def _hello(self, request: Request) -> Reply:
+        found = {
+            "version": self._agreement.version,
+            "configuration": self._agreement.configuration,
+            "task": dict(self._agreement.task),
+            "data": self._source.fingerprint,
+            "members": [[k, *self._source.sizes(k)] for k in self._source.clients],
+            "common_test": len(self._source.test),
+        }
+        return answered(request, None, values=found)
+
+    def _updates(self, request: Request, clients: Sequence[ClientId]) -> Iterator[Reply]:
+        """The work of clients that are visited together, some of it perhaps done before."""
+        visits = [
+            Visit(
+                client,
+                self._source.client(client),
+                self._store.before(client, request.step),
+                request.env(self._task, client),
+            )
+            for client in clients
+        ]
+        done = {} if self._cache is None else self._cache.take(self._algorithm, request, visits)
+        fresh = [visit for visit in visits if visit.client not in done]
+        results = do_visits(self._algorithm, self._task, request.shared, fresh)
+        for visit in visits:
+            values: dict[str, Any] = {}
+            if visit.client in done:
+                result, values["saved_seconds"] = done[visit.client]
+            else:
+                started = time.perf_counter()
+                found = next(results)
+                if isinstance(found, str):
+                    yield refused(request, visit.client, found)
+                    continue
+                result = found
+                if self._cache is not None:
+                    seconds = time.perf_counter() - started
+                    self._cache.put(self._algorithm, request, visit, result, seconds)
+            self._store.keep(visit.client, request.step, result.memory)
+            values |= sayable(result.update)
+            values["keeps"] = bool(result.memory)
+            yield answered(request, visit.client, result.update.tensors, values)
+
+    def _common_test(self, request: Request, options: Mapping[str, Any]) -> Reply:
+        """The shared model on a part of the common test set."""
+        env = request.env(self._task)
+        test, groups = self._source.test, self._source.test_groups
+        span = options.get("first", 0), options.get("last")
+        sums = evaluate(self._algorithm, request.shared, {}, test, env, groups, *span)
+        return answered(request, None, values=sums.plain())
+
+    def _visit(self, request: Request, client: ClientId, options: Mapping[str, Any]) -> Reply:
+        """What is asked of one client alone."""
+        data, env = self._source.client(client), request.env(self._task, client)
+        if request.verb == "memory":
+            return self._memory(request, client, options)
+        memory = self._store.before(client, request.step)
+        if request.verb == "personalize":
+            assert isinstance(self._algorithm, Personalizes)
+            made = self._algorithm.personalize(request.shared, memory, data, env)
+            self._store.keep(client, request.step, made)
+            return answered(request, client, values={"keeps": bool(made)})
+        if request.verb == "forget":
+            update = self._algorithm.client_update(request.shared, {}, data, env).update
+            self._store.drop(client)
+            return answered(request, client, update.tensors, sayable(update))
+        if request.verb == "predict":
+            shared = {name: t for name, t in request.shared.items() if name != INPUTS}
+            inputs = self._task.prepare(request.shared[INPUTS]).to(self._task.device)
+            scores = self._algorithm.predict(shared, memory, inputs, env).cpu()
+            return answered(request, client, {"scores": scores})
+        part, groups = data.test if request.verb == "evaluate" else data.validation, {}
+        if options.get("common"):
+            part, groups = self._source.test, dict(self._source.test_groups)
+        sums = evaluate(self._algorithm, request.shared, memory, part, env, groups)
+        return answered(request, client, values=sums.plain())
+
+    def _memory(self, request: Request, client: ClientId, options: Mapping[str, Any]) -> Reply:
+        """Give what a client keeps, or take what it shall keep."""
+        if "take" in options:
+            step = int(options["take"])
+            self._store.drop(client)
+            self._store.keep(client, step, select(request.shared, str(client)))
+            return answered(request, client, values={"keeps": True})
+        newest = self._store.newest_step(client)
+        if newest is None:
+            return answered(request, client, values={"left_by": None})
+        kept = self._store.before(client, newest + 1)
+        return answered(request, client, kept, {"left_by": newest})
+
+
+def do_visits(
+    algorithm: Algorithm, task: Task, shared: Tensors, visits: Sequence[Visit]
+) -> Iterator[ClientResult | str]:
+    """Results in order; in place of one that is not sound, what is wrong with it.
+
+    A client whose result is not sound keeps the memory it had.
+    """
+    if len(visits) > 1 and isinstance(algorithm, TrainsStacked) and algorithm.can_stack(task):
+        memories, datas = [v.memory for v in visits], [v.data for v in visits]
+        try:
+            results = algorithm.client_updates(shared, memories, datas, [v.env for v in visits])
+        except NumericalError:
+            pass  # find out below which client it was
+        else:
+            for result, visit in zip(results, visits, strict=True):
+                yield _sound(algorithm, shared, result, visit)
+            return
+    for visit in visits:
+        try:
+            result = algorithm.client_update(shared, visit.memory, visit.data, visit.env)
+        except NumericalError as error:
+            yield f"client {visit.client}: {error}"
+        else:
+            yield _sound(algorithm, shared, result, visit)
+
+
+def _sound(
+    algorithm: Algorithm, shared: Tensors, result: ClientResult, visit: Visit
+) -> ClientResult | str:
+    try:
+        agreed = algorithm.expected_update(shared, visit.env)
+        check_update(result.update, agreed, visit.client)
+    except ProtocolError as error:
+        return str(error)
+    return result
+
+
+def check_update(update: Update, expected: Mapping[str, TensorSpec], client: ClientId) -> None:
+    """Refuse an update that differs from what was agreed, naming client, tensor and reason."""
+    check_tensors(update.tensors, expected, f"client {client}")
+    if not 0 <= update.weight <= MAX_WEIGHT:
+        raise ProtocolError(
+            f"client {client} sent weight {update.weight}; expected a number from 0 to "
+            f"{MAX_WEIGHT:g}."
+        )

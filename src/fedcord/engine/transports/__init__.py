@@ -1,0 +1,1 @@
+"""Ways to reach nodes: each carries requests there and replies back, and knows nothing else."""

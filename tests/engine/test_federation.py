@@ -1,0 +1,211 @@
+"""The server sorts, counts and names; it believes nobody it did not ask."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from fedcord.algorithms.averaging.fedavg import FedAvg
+from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.contract.faulty_transport import FaultPlan, FaultyTransport, Tampering
+from fedcord.core.contract import ServerState
+from fedcord.core.errors import ConfigError, NumericalError, ProtocolError
+from fedcord.core.tensors import hash_tensors, num_bytes
+from fedcord.engine.federation import Federation, Member, Missing, Patience
+from fedcord.engine.memory_store import InProcessMemory
+from fedcord.engine.node import Agreement, ClientNode
+from fedcord.engine.requests import Parcel, Reply, Request, pack_call
+from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rounds
+from fedcord.engine.transport import Delivery, Transport
+from fedcord.engine.transports.sequential import SequentialTransport
+from fedcord.engine.transports.wire import WireTransport
+from tests import federation
+
+ALGORITHM = FedAvg(LocalSGD(lr=0.1))
+EVERYONE = (0, 1, 2, 3)
+
+
+def _node(agreement: Agreement | None = None) -> ClientNode:
+    people = federation.population()
+    return ClientNode(ALGORITHM, federation.task(), people, InProcessMemory(), agreement)
+
+
+def _faulty(plan: FaultPlan, patience: Patience = Patience(quorum=0.1)) -> Federation:  # noqa: B008
+    return Federation(FaultyTransport(SequentialTransport(_node()), plan), patience=patience)
+
+
+def _run(
+    reached: Federation, rounds: int = 4, clients: Sequence[int] = EVERYONE
+) -> tuple[ServerState, list[RoundRecord]]:
+    env, records = federation.env(rounds=rounds), list[RoundRecord]()
+    state = run_rounds(
+        ALGORITHM,
+        reached,
+        env,
+        ALGORITHM.init(env),
+        Schedule(rounds, lambda _: clients),
+        lambda state, record: records.append(record),
+    )
+    return state, records
+
+
+def _plain() -> Federation:
+    return Federation(SequentialTransport(_node()))
+
+
+def test_the_roll_tells_sizes() -> None:
+    assert _plain().members[1] == Member(25, 0, 6)
+    assert _plain().common_test == 300
+
+
+class Several:
+    """Several nodes, each called in turn for what it may do."""
+
+    def __init__(self, nodes: list[ClientNode]) -> None:
+        self._nodes = nodes
+        self.nodes = range(len(nodes))
+        self.seen: list[tuple[int, tuple[int, ...]]] = []
+
+    def exchange(
+        self, request: Request, parcels: Sequence[Parcel], deadline: float | None = None
+    ) -> Iterator[Delivery]:
+        for place, parcel in enumerate(parcels):
+            node = place % len(self._nodes) if parcel.node is None else parcel.node
+            self.seen.append((node, parcel.clients))
+            yield Delivery(place, "arrived", list(self._nodes[node].answer(request, parcel)), node)
+
+    def close(self) -> None: ...
+
+
+def test_a_node_that_does_not_fit_is_refused_by_name_with_what_differs() -> None:
+    ours = Agreement("run", {"num_classes": 3, "mean": [0.5]})
+    other = replace(ours, task={"num_classes": 4, "mean": [0.5]}, version="9.9")
+    reached = Federation(Several([_node(ours), _node(other)]), agreement=ours)
+    (event,) = reached.take_events()
+    assert "node 1 with client 0, 1, 2, 3 was refused" in event
+    assert "num_classes is 4 there and 3 here" in event
+    assert "version is '9.9' there" in event
+    assert "mean" not in event
+    with pytest.raises(
+        ConfigError, match=r"no client answered the roll call; node 0 .* was refused"
+    ):
+        Federation(Several([_node(other)]), agreement=ours)
+
+
+def test_a_client_that_keeps_something_stays_where_it_is() -> None:
+    from fedcord.algorithms.contrastive.moon import MOON
+
+    algorithm, people = MOON(local=LocalSGD(lr=0.1)), federation.population()
+    nodes = [ClientNode(algorithm, federation.task(), people, InProcessMemory()) for _ in range(2)]
+    transport = Several(nodes)
+    reached = Federation(transport)
+    env = federation.env()
+    run_rounds(algorithm, reached, env, algorithm.init(env), Schedule(3, lambda _: EVERYONE))
+    homes = {client: node for node, clients in transport.seen for client in clients}
+    visits = [(n, c) for n, clients in transport.seen for c in clients]
+    assert all(homes[client] == node for node, client in visits)
+    assert reached.keepers == EVERYONE
+    alone = federation.sequential(algorithm, federation.task(), people)
+    state = run_rounds(algorithm, alone, env, algorithm.init(env), Schedule(3, lambda _: EVERYONE))
+    assert {k: hash_tensors(m) for k, m in reached.gather_memory().items()} == {
+        k: hash_tensors(m) for k, m in alone.gather_memory().items()
+    }
+    assert state.round == 3
+
+
+def test_without_faults_a_faulty_transport_changes_no_bit() -> None:
+    wanted, _ = _run(_plain())
+    found, records = _run(_faulty(FaultPlan(reorder=True, duplicate=0.5)))
+    assert hash_tensors(found.shared) == hash_tensors(wanted.shared)
+    assert any("answered twice; the first counts" in e for r in records for e in r.events)
+
+
+@pytest.mark.parametrize("fate", ["drop", "delay", "corrupt"])
+def test_the_round_goes_on_without_the_absent_the_late_and_the_garbled(fate: str) -> None:
+    share = {fate: 1.0}
+    plan = FaultPlan(spared=(0, 1, 3), **share)  # type: ignore[arg-type]
+    found, records = _run(_faulty(plan))
+    wanted, _ = _run(_plain(), clients=(0, 1, 3))
+    assert hash_tensors(found.shared) == hash_tensors(wanted.shared)
+    said = {"drop": "absent", "delay": "late", "corrupt": "refused"}[fate]
+    assert all(list(r.missing) == [2] and r.missing[2].startswith(said) for r in records)
+
+
+def test_a_late_answer_of_an_earlier_round_is_named_and_left_out() -> None:
+    _, records = _run(_faulty(FaultPlan(delay=1.0, spared=(0, 1, 3))))
+    later = [event for record in records[1:] for event in record.events]
+    assert later
+    assert all("client 2" in event and "left out" in event for event in later)
+
+
+def test_fewer_than_the_quorum_end_the_round_with_words() -> None:
+    plan = FaultPlan(drop=1.0, spared=(0, 1, 3))
+    with pytest.raises(ProtocolError, match=r"3 of 4 clients answered.*client 2 absent.*--quorum"):
+        _run(_faulty(plan, Patience()))
+    _run(_faulty(plan, Patience(quorum=0.75)))
+    with pytest.raises(NumericalError, match="all 4 updates were refused"):
+        _run(_faulty(FaultPlan(drop=1.0), Patience(quorum=0.0)))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"client": 7}, "client 7 was not asked"),
+        ({"run": "another"}, "client 2 answered 'update' of step"),
+        ({"step": 99}, "of step 99"),
+        ({"verb": "evaluate"}, "answered 'evaluate'"),
+    ],
+)
+def test_answers_nobody_asked_for_are_left_out(change: dict[str, object], words: str) -> None:
+    def tampered(request: Request, reply: Reply) -> Reply:
+        is_chosen = request.verb == "update" and reply.client == 2
+        return replace(reply, **change) if is_chosen else reply  # type: ignore[arg-type]
+
+    transport: Transport = Tampering(SequentialTransport(_node()), tampered)
+    found, records = _run(Federation(transport, patience=Patience(quorum=0.5)))
+    wanted, _ = _run(_plain(), clients=(0, 1, 3))
+    assert hash_tensors(found.shared) == hash_tensors(wanted.shared)
+    assert all(any(words in event for event in record.events) for record in records)
+    assert all(list(record.missing) == [2] for record in records)
+
+
+def test_a_deadline_makes_the_slow_late() -> None:
+    reached = _plain()
+    reached.patience = Patience(quorum=0.0, deadline=0.0)
+    answers = list(reached.ask(Request("update"), [], "training"))
+    assert answers == []
+    request = Request("update", ALGORITHM.init(federation.env()).shared)
+    late = list(reached.ask(request, EVERYONE, "training"))
+    assert [a.outcome for a in late if isinstance(a, Missing)] == ["late"] * 4
+
+
+def test_every_byte_is_counted_where_it_passes() -> None:
+    plan, people = federation.blueprint(ALGORITHM), federation.population()
+    wire, plain = Federation(WireTransport(plan, people)), _plain()
+    passed = {}
+    for engine, reached in {"wire": wire, "plain": plain}.items():
+        state, (record,) = _run(reached, rounds=1)
+        size, passed[engine] = num_bytes(state.shared), record.traffic
+        training = passed[engine]["training"]
+        assert (training.up, training.down) == (4 * (size + 8), 4 * size)
+        assert (record.bytes_up, record.bytes_down) == (training.up, training.down)
+        assert reached.take_traffic() == {}
+    assert passed["plain"]["training"].framed_up == 0
+    assert passed["wire"]["training"].framed_up > passed["wire"]["training"].up
+    hello = len(pack_call(Request("hello"), Parcel()))
+    assert passed["wire"]["roll call"].framed_down == hello
+
+
+def test_personalisation_is_paid_for() -> None:
+    from fedcord.algorithms.analytic.fedhip import FedHiP
+
+    algorithm, env = FedHiP(), federation.env(rounds=1)
+    reached = federation.sequential(algorithm, env.task, federation.population())
+    state = run_rounds(
+        algorithm, reached, env, algorithm.init(env), Schedule(1, lambda _: EVERYONE)
+    )
+    reached.take_traffic()
+    finish_clients(algorithm, reached, state, 0, EVERYONE)
+    passed = reached.take_traffic()
+    assert passed["personalisation"].down == 4 * num_bytes(state.model)
+    assert passed["evaluation"].down == 4 * num_bytes(state.model)
