@@ -89,8 +89,8 @@ def test_a_corrupt_study_file_is_refused(tmp_path: Path) -> None:
         "algorithms = ['fedavg', 'fedavg']": "is listed twice",
         "seeds = 2": "nothing to compare",
         "algorithms = ['fedavg']\n[variants.x]\nlr = 1": "variant 'x' needs",
-        "variants = ['fedavg']": "variants are written as tables",
-        "[variants]\nx = 'fedavg'": "variant 'x' needs",
+        "variants = ['fedavg']": "variants = ['fedavg']: must be tables, [variants.LABEL].",
+        "[variants]\nx = 'fedavg'": "variant 'x' = 'fedavg': must be a table, such as",
         "[variants.x]\nalgorithm = 'fedavg'\nclients = 3": "variant 'x' has clients",
     }.items():
         (tmp_path / "study.toml").write_text(text)
@@ -98,6 +98,7 @@ def test_a_corrupt_study_file_is_refused(tmp_path: Path) -> None:
         assert done.returncode == 2, text
         assert words in done.stderr
         assert "Traceback" not in done.stderr
+        assert ("nothing to compare" in done.stderr) == (text == "seeds = 2"), done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["study.toml"]
 
 
