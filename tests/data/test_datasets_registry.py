@@ -75,6 +75,8 @@ def test_wrong_specs_are_refused_before_any_data_is_touched(spec: str, words: st
         ("synthetic?samples=0", "samples=0 is not allowed"),
         ("synthetic?classes=1", "classes=1 is not allowed; give a whole number from 2"),
         ("synthetic?samples=5&clients=6", "clients=6 is more than samples=5"),
+        ("synthetic?samples=100000000&dim=100000", "need 40,004 GB; at most .* choose fewer or"),
+        ("synthetic?classes=100000&dim=100000", "need 84.* GB; at most .* a quarter of this mach"),
         ("npz:x.npz?layout=hwcn", "unknown layout of data set 'npz' 'hwcn'"),
         ("digits-domains?domains=mnist,uspss", "unknown domain .* 'uspss'; did you mean 'usps'"),
         ("digits-domains?domains=mnist", "name at least two different domains"),

@@ -155,7 +155,10 @@ class Factory:
         """A network with weights drawn from `generator`; without one they are undefined."""
         module, _, function = MODELS[self.name].builder.partition(":")
         builder = getattr(importlib.import_module(module), function)
-        return typing.cast("nn.Module", builder(self.options, self.inputs, generator))
+        try:
+            return typing.cast("nn.Module", builder(self.options, self.inputs, generator))
+        except ConfigError as error:
+            raise ConfigError([f"model '{self.name}': {why}" for why in error.problems]) from error
 
 
 def check_model(
