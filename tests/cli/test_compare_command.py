@@ -102,6 +102,18 @@ def test_a_corrupt_study_file_is_refused(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["study.toml"]
 
 
+def test_missing_weights_are_told_before_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDCORD_DATA", str(tmp_path))
+    text = "[variants.a]\nalgorithm = 'afl'\n[variants.b]\nalgorithm = 'afl'\n"
+    (tmp_path / "study.toml").write_text(text + "model = ['frozen:efficientnet-lite0']\n")
+    done = fedcord("compare", "study.toml", "--out", "x", "--clients", "2", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"no efficientnet-lite0/*.pth or *.safetensors in {tmp_path}; put the" in done.stderr
+    assert not (tmp_path / "x").exists()
+
+
 def test_set_can_name_one_contender(tmp_path: Path) -> None:
     words = [*WORDS[:-1], "1", "--set", "fedprox:proximal_weight=0", "--out", "study"]
     done = fedcord(*words, "--quiet", cwd=tmp_path)
