@@ -165,7 +165,7 @@ def test_resuming_with_another_scale_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "run"
     fedcord.run("fedavg", dataset=_table("standard"), out=out, **words)
     (out / "result.json").unlink()
-    with pytest.raises(CheckpointError, match="the data is not what the run in .* began with"):
+    with pytest.raises(CheckpointError, match=r"the data is not what the run in .* began with"):
         fedcord.run("fedavg", dataset=_table("none"), out=out, resume=True, **words)
     fedcord.run("fedavg", dataset=_table("standard"), out=out, resume=True, **words)
 
