@@ -80,7 +80,8 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _client(run: Path, text: str) -> tuple[int, str | None]:
     """Number and name, if it has one, of the client that is meant; digits are a number."""
-    from fedcord.store.run_folder import PARTITION, RunFolder
+    from fedcord.store.checksums import PARTITION
+    from fedcord.store.run_folder import RunFolder
 
     folder = RunFolder(run)
     if not folder.is_finished:
