@@ -89,8 +89,8 @@ def test_a_corrupt_study_file_is_refused(tmp_path: Path) -> None:
         "algorithms = ['fedavg', 'fedavg']": "is listed twice",
         "seeds = 2": "nothing to compare",
         "algorithms = ['fedavg']\n[variants.x]\nlr = 1": "variant 'x' needs",
-        "variants = ['fedavg']": "variants are written as tables",
-        "[variants]\nx = 'fedavg'": "variant 'x' needs",
+        "variants = ['fedavg']": "variants = ['fedavg']: must be tables, [variants.LABEL].",
+        "[variants]\nx = 'fedavg'": "variant 'x' = 'fedavg': must be a table, such as",
         "[variants.x]\nalgorithm = 'fedavg'\nclients = 3": "variant 'x' has clients",
     }.items():
         (tmp_path / "study.toml").write_text(text)
@@ -98,7 +98,20 @@ def test_a_corrupt_study_file_is_refused(tmp_path: Path) -> None:
         assert done.returncode == 2, text
         assert words in done.stderr
         assert "Traceback" not in done.stderr
+        assert ("nothing to compare" in done.stderr) == (text == "seeds = 2"), done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["study.toml"]
+
+
+def test_missing_weights_are_told_before_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDCORD_DATA", str(tmp_path))
+    text = "[variants.a]\nalgorithm = 'afl'\n[variants.b]\nalgorithm = 'afl'\n"
+    (tmp_path / "study.toml").write_text(text + "model = ['frozen:efficientnet-lite0']\n")
+    done = fedcord("compare", "study.toml", "--out", "x", "--clients", "2", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"no efficientnet-lite0/*.pth or *.safetensors in {tmp_path}; put the" in done.stderr
+    assert not (tmp_path / "x").exists()
 
 
 def test_set_can_name_one_contender(tmp_path: Path) -> None:

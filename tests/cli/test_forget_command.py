@@ -177,3 +177,29 @@ def test_the_certificate_of_invariance(tmp_path: Path) -> None:
     refused = fedcord("check-invariance", "fedavg", cwd=tmp_path)
     assert refused.returncode == 2
     assert "is not invariant" in refused.stderr
+
+
+def test_clients_are_called_by_their_names(tmp_path: Path) -> None:
+    parts = [list(range(k * 40, (k + 1) * 40)) for k in range(3)]
+    names = {"clients": parts, "client_names": ["Bonn", "Köln", "Köln"]}
+    (tmp_path / "mine.json").write_text(json.dumps(names))
+    words = ["--partition", "file:mine.json", *SMALL[2:]]
+    result_of("run", "afl", *words, "--out", "run", cwd=tmp_path)
+    done = fedcord("forget", "run", "--client", "Bonn", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("client 0 (Bonn) is forgotten: the model in 'run-without-0'")
+    told = result_of("forget", "run", "--client", "2", "--out", "new", cwd=tmp_path)
+    assert (told["client"], told["client_name"]) == (2, "Köln")
+    for client, expected in {
+        "Bon": "unknown client 'Bon'; did you mean 'Bonn'?",
+        "Köln": "several clients are called 'Köln'; give the number of one",
+        "3": "client 3 does not exist; this run has clients 0 to 2 (Bonn, Köln, Köln).",
+        "9" * 5000: "unknown client '999",
+    }.items():
+        refused = fedcord("forget", "run", "--client", client, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert expected in refused.stderr
+    result_of("run", "afl", "--clients", "2", *SMALL, "--out", "numbers", cwd=tmp_path)
+    nameless = fedcord("forget", "numbers", "--client", "Bonn", cwd=tmp_path)
+    assert nameless.returncode == 2
+    assert "client 'Bonn': must be a number; clients of this run have no names" in nameless.stderr

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcord.cli.flags import workers_from
+from fedcord.cli.flags import add_data_flags, add_run_flags, place_from
 from fedcord.core.errors import DataError
 from fedcord.data.dataset import Dataset, Split
 from fedcord.experiment import api
@@ -97,11 +97,16 @@ def test_a_note_says_that_fewer_workers_are_started(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 5}, raising=False)
-    given = argparse.Namespace(engine="processes", workers=1000, quiet=False)
-    workers_from(given)
+    parser = argparse.ArgumentParser()
+    add_data_flags(parser)
+    add_run_flags(parser)
+
+    def workers_of(*words: str) -> int | None:
+        return place_from(parser.parse_args(["--engine", "processes", *words]), None).workers
+
+    assert workers_of("--workers", "1000") == 1000
     assert "note: --workers 1000: there are 3 cores" in capsys.readouterr().err
-    for workers in (None, 3):
-        workers_from(argparse.Namespace(engine="processes", workers=workers, quiet=False))
+    assert (workers_of(), workers_of("--workers", "3")) == (None, 3)
     assert capsys.readouterr().err == ""
 
 
@@ -109,7 +114,7 @@ def test_no_workers_are_refused_and_leave_nothing(tmp_path: Path) -> None:
     words = ["--clients", "2", "--engine", "processes", "--workers", "0"]
     refused = fedcord("run", "afl", *words, "--out", "a", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "workers = 0: must be at least 1" in refused.stderr
+    assert "workers = 0: must be a whole number from 1 to 1024" in refused.stderr
     assert not (tmp_path / "a").exists()
 
 

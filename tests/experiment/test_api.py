@@ -45,7 +45,7 @@ def test_parameters_go_on_top_of_an_objects_own() -> None:
         (lambda: fedcord.run("fedavg", model=[]), "name at least one network"),
         (lambda: fedcord.run("fedavg", workers=0), "workers = 0"),
         (lambda: fedcord.run("fedavg", engine="quantum"), "unknown engine 'quantum'"),
-        (lambda: fedcord.run("fedavg", dataset="own\ud800"), "must be text without"),
+        (lambda: fedcord.run("fedavg", dataset="own\ud800"), "bytes that are not UTF-8"),
         (lambda: fedcord.run("fedavg", dataset=np.zeros(3)), "a fedcord.Dataset made of your"),  # type: ignore[arg-type]
         (lambda: fedcord.run(3), "3 is no algorithm; give a name"),  # type: ignore[arg-type]
         (lambda: fedcord.run(LocalSGD), "is no algorithm; give a name"),

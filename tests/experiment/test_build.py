@@ -160,6 +160,16 @@ def test_vectors_are_standardised_by_the_clients_training_parts() -> None:
     assert torch.equal(plain.task.prepare(rows), rows)
 
 
+def test_resuming_with_another_scale_is_refused(tmp_path: Path) -> None:
+    words: dict[str, Any] = {"clients": 3, "rounds": 2, "partition": "iid"}
+    out = tmp_path / "run"
+    fedcord.run("fedavg", dataset=_table("standard"), out=out, **words)
+    (out / "result.json").unlink()
+    with pytest.raises(CheckpointError, match=r"the data is not what the run in .* began with"):
+        fedcord.run("fedavg", dataset=_table("none"), out=out, resume=True, **words)
+    fedcord.run("fedavg", dataset=_table("standard"), out=out, resume=True, **words)
+
+
 def test_a_table_of_mixed_scales_is_learnt(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"clients": 4, "partition": "iid", "rounds": 5, "model": "logistic"}
     reached = {

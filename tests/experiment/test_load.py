@@ -102,6 +102,22 @@ def test_names_that_no_file_can_hold_are_refused(name: str) -> None:
         load_config({"algorithm": "fedavg", name: given})
 
 
+def test_a_partition_that_cannot_be_used_says_nothing_of_clients() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config({"algorithm": "fedavg", "partition": "file:caf\udce9.json"})
+    assert len(caught.value.problems) == 1
+
+
+def test_settings_are_read_where_the_weights_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDCORD_DATA", str(tmp_path))
+    model = "frozen:efficientnet-lite0,size=96"
+    assert load_config({"algorithm": "afl", "model": model}).model == (model,)
+    with pytest.raises(ConfigError, match="unknown encoder 'efficientnet-lite1'; did you mean"):
+        load_config({"algorithm": "afl", "model": "frozen:efficientnet-lite1"})
+
+
 def test_a_study_must_be_a_regular_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "study.toml")
     for place in (tmp_path / "study.toml", Path("/dev/zero")):

@@ -115,3 +115,28 @@ def test_any_flags_end_in_a_result_or_a_message(nothing_is_trained: Path, words:
     if code == 2:
         assert message.startswith("error: "), (words, message)
         assert len(message) < 20_000, words
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--out=--"], "'--out=--': '--' is no value."),
+        (["--out", "x" * 300], "--out: is longer than names of files can be"),
+        (["--reuse", "/".join(["x" * 200] * 30)], "--reuse: is longer than names of files can be"),
+        (["--data-dir", "ä" * 200], "--data-dir: is longer than names of files can be"),
+        (["--model", "mlp:183196016"], "hidden = (183196016,): must be >= 1 and <= 65536."),
+        (["--model", "mlp:65536-65536-65536"], "weights, 34.4 GB; at most 0.001 GB, a quarter"),
+        (["--model", "cnn,width=65536"], "model 'cnn': the network would have 77,377,308,042 we"),
+    ],
+)
+def test_what_once_ended_otherwise(
+    words: list[str],
+    expected: str,
+    nothing_is_trained: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedcord.models.initial.data_limit", lambda: 1_000_000)
+    code, message = code_of(["run", "fedavg", *words])
+    assert (code, message.count("\n")) == (2, 1), message
+    assert expected in message
+    assert list(nothing_is_trained.iterdir()) == []

@@ -79,6 +79,9 @@ def test_parse_sizes() -> None:
         ("cnn:32-64,kernel=5", "use kernel=3, padding=same or fewer convolutions"),
         ("resnet10", "8×8 are too small for batch normalisation .* use norm=group"),
         ("resnet18,norm=layer", "norm = 'layer': must be one of batch, group"),
+        ("resnet18,blocks=1-1-1", "blocks=1-1-1: there are 4 stages; write it like blocks=2-2-2-2"),
+        ("mlp:183196016", "hidden = .*183196016.*: must be >= 1 and <= 65536"),
+        ("cnn,kernel=4095", "kernel = 4095: must be >= 1 and <= 255"),
         ("mobilenet,width=9", "width = 9: must be >= 0.1 and <= 4"),
         ("text", "reads text inputs, not image; choose one of auto, logistic"),
         ("frozen", "give one encoder"),
@@ -115,6 +118,17 @@ def test_good_choices_have_no_problems() -> None:
             assert check_model(info.example) == []
     assert check_model("frozen:pixels", kind="vector", input_shape=(4,)) == []
     assert check_model("resnet10,norm=group", kind="image", input_shape=(1, 8, 8)) == []
+
+
+@pytest.mark.parametrize("spec", ["cnn,width=65536", "mlp:65536-65536-65536", "mlp:65536"])
+def test_networks_beyond_memory_are_refused_before_they_are_made(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedcord.models.initial.data_limit", lambda: 10_000_000)
+    factory = network_factory(spec, kind="image", input_shape=(1, 8, 8), num_classes=2)
+    words = r"model '\w+': the network would have [\d,]+ weights, .* GB; at most 0.01 GB, a quarter"
+    with pytest.raises(ConfigError, match=words):
+        factory(None)
 
 
 def test_missing_weights_name_the_folders(tmp_path: Path) -> None:

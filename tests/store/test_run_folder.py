@@ -24,7 +24,11 @@ def test_config_round_trip_and_foreign_versions(folder: RunFolder) -> None:
     (folder.path / "config.toml").write_text("schema = 99\n")
     with pytest.raises(CheckpointError, match="not written by this version"):
         folder.read_config()
-    (folder.path / "config.toml").write_text("= broken")
+    for text, why in {"= broken": "Invalid", "a = " + "[" * 5000: "nested too deeply"}.items():
+        (folder.path / "config.toml").write_text(text)
+        with pytest.raises(CheckpointError, match=rf"toml' is not TOML \(.*{why}.*run again"):
+            folder.read_config()
+    (folder.path / "config.toml").unlink()
     with pytest.raises(CheckpointError, match=r"config.toml' cannot be read"):
         folder.read_config()
 

@@ -41,7 +41,7 @@ def path(text: str) -> Path:
     if not text.strip():
         raise argparse.ArgumentTypeError("must not be empty; '.' is the current folder")
     names = [os.fsencode(name) for name in Path(text).parts]
-    if max(map(len, names)) > MAX_NAME_BYTES or sum(map(len, names)) > MAX_PATH_BYTES:
+    if max(map(len, names), default=0) > MAX_NAME_BYTES or sum(map(len, names)) > MAX_PATH_BYTES:
         raise argparse.ArgumentTypeError("is longer than names of files can be")
     return Path(text)
 

@@ -6,14 +6,20 @@ import argparse
 import dataclasses
 import json
 import sys
+from pathlib import Path
 
 from fedcord.cli.flags import path
+from fedcord.core.errors import CheckpointError, ConfigError, shown, unknown_name
+
+FEW, MAX_DIGITS = 10, 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
     parser.add_argument("run", type=path, metavar="RUN", help="folder of a finished run")
-    parser.add_argument("--client", type=int, required=True, metavar="K", help="who is forgotten")
+    parser.add_argument(
+        "--client", required=True, metavar="K", help="who is forgotten: its number, or its name"
+    )
     parser.add_argument(
         "--drop-encoder", action="store_true", help="also drop the encoder it trained (accord)"
     )
@@ -33,9 +39,10 @@ def execute(arguments: argparse.Namespace) -> None:
     """Forget, prove, show."""
     from fedcord.experiment.forget import forget_client
 
+    client, name = _client(arguments.run, arguments.client)
     done = forget_client(
         arguments.run,
-        arguments.client,
+        client,
         arguments.data_dir,
         arguments.drop_encoder,
         arguments.out,
@@ -47,14 +54,15 @@ def execute(arguments: argparse.Namespace) -> None:
             "as they are.\n"
         )
     if arguments.json:
-        sys.stdout.write(json.dumps(dataclasses.asdict(done)) + "\n")
+        sys.stdout.write(json.dumps({**dataclasses.asdict(done), "client_name": name}) + "\n")
         return
+    who = f"client {done.client}" if name is None else f"client {done.client} ({name})"
     what = "the model" if done.encoder == "none" else "the head of the model"
     encoder = {
         "none": "",
-        "kept": f"The encoder that client {done.client} trained STAYS in the model, and what it "
+        "kept": f"The encoder that {who} trained STAYS in the model, and what it "
         "learnt from the client's data with it; --drop-encoder takes it out too.\n",
-        "dropped": f"The encoder that client {done.client} trained is dropped too.\n",
+        "dropped": f"The encoder that {who} trained is dropped too.\n",
     }[done.encoder]
     old = (
         "What it held of the client is deleted"
@@ -63,8 +71,37 @@ def execute(arguments: argparse.Namespace) -> None:
         "--in-place"
     )
     sys.stdout.write(
-        f"client {done.client} is forgotten: {what} in '{done.run_dir}' is the one trained "
+        f"{who} is forgotten: {what} in '{done.run_dir}' is the one trained "
         f"without it.\n{old}.\n{encoder}"
         f"largest relative difference to training again: {done.difference:.1e}\n"
         f"test accuracy {done.accuracy_before:.4f} before, {done.accuracy_after:.4f} after.\n"
     )
+
+
+def _client(run: Path, text: str) -> tuple[int, str | None]:
+    """Number and name, if it has one, of the client that is meant; digits are a number."""
+    from fedcord.store.checksums import PARTITION
+    from fedcord.store.run_folder import RunFolder
+
+    folder = RunFolder(run)
+    if not folder.is_finished:
+        raise CheckpointError(f"'{run}' holds no finished run; finish it with --resume first.")
+    partition = folder.read_json(PARTITION)
+    names = [str(name) for name in partition.get("client_names") or ()]
+    if text.isascii() and text.isdigit() and len(text) < MAX_DIGITS:
+        number = int(text)
+        count = partition.get("num_clients")
+        if isinstance(count, int) and number >= count:
+            called = f" ({', '.join(names[:FEW])}{', …' if len(names) > FEW else ''})"
+            raise ConfigError(
+                f"client {number} does not exist; this run has clients 0 to {count - 1}"
+                f"{called if names else ''}."
+            )
+        return number, names[number] if number < len(names) else None
+    if names.count(text) == 1:
+        return names.index(text), text
+    if text in names:
+        raise ConfigError(f"several clients are called '{text}'; give the number of one.")
+    if names:
+        raise ConfigError(unknown_name("client", text, names, "fedcord inspect"))
+    raise ConfigError(f"client {shown(text)}: must be a number; clients of this run have no names.")

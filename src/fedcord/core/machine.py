@@ -37,7 +37,8 @@ def data_limit() -> int:
 def gigabytes(size: int) -> str:
     """A number of bytes for a message.
 
-    >>> gigabytes(10_400_000_000)
-    '10.4 GB'
+    >>> gigabytes(10_400_000_000), gigabytes(40_000_000_000_000)
+    ('10.4 GB', '40,000 GB')
     """
-    return f"{size / 1e9:,.3g} GB"
+    number = size / 1e9
+    return f"{number:,.0f} GB" if number >= 1000 else f"{number:.3g} GB"

@@ -55,7 +55,7 @@ def is_text(name: str) -> bool:
         name.encode()
     except UnicodeEncodeError:
         return False
-    return "\0" not in name
+    return True
 
 
 def readable(name: str) -> str:

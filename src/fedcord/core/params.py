@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from fedcord.core.errors import ConfigError, shown, unknown_name
-from fedcord.core.names import is_plain
+from fedcord.core.names import is_plain, is_text
 
 T = TypeVar("T")
 
@@ -249,6 +249,11 @@ def _convert(value: Any, hint: Any) -> tuple[Any, str | None]:
             return float(value), None
         except OverflowError:
             return value, "must be a finite number"
+    if hint is str and isinstance(value, str) and not is_text(value):
+        return value, (
+            "it holds bytes that are not UTF-8, which no configuration file can store; rename the "
+            "file or folder that has them"
+        )
     if hint is str and isinstance(value, str) and not is_plain(value):
         return value, "must be text without line breaks and other control characters"
     if isinstance(hint, type) and isinstance(value, hint):

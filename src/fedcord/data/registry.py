@@ -212,7 +212,10 @@ def check_spec(spec: str) -> tuple[DatasetSpec, DatasetInfo]:
     info = USER_FORMATS.get(parsed.name) if parsed.path else DATASETS.get(parsed.name)
     if info is None:
         allowed = [*DATASETS, *(f"{prefix}:PATH" for prefix in USER_FORMATS)]
-        raise DataError(unknown_name("data set", parsed.name, allowed, "fedcord list datasets"))
+        problem = unknown_name("data set", parsed.name, allowed, "fedcord list datasets")
+        if any(mark in parsed.name for mark in ":/."):  # a file of the user's own is meant
+            problem += " Data of your own is named npz:PATH or folder:PATH."
+        raise DataError(problem)
     parsed.check_options(info.options)
     return parsed, info
 

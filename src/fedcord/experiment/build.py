@@ -42,8 +42,9 @@ TASK_FACTORY = "fedcord.experiment.build:task_from_values"
 class Experiment:
     """Everything a run needs, made from its configuration.
 
-    `data_hash` is of the examples as they were dealt out and of the test part, before any frozen
-    network looks at them: methods that are given features have the hash of those that are not.
+    `data_hash` is of the examples as they were dealt out, of the test part, and of the constants
+    that a table is standardised by, before any frozen network looks at them: methods that are given
+    features have the hash of those that are not.
     """
 
     config: RunConfig
@@ -108,15 +109,18 @@ def build_experiment(
     algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
     population = arrange(dataset, partition, config)
     values = task_values(dataset, config.model, data_dirs or ())
+    identity = population.tensors()
     if dataset.kind == "vector" and dataset.scale == STANDARD:
         clients = map(population.client, range(population.num_clients))
         mean, std = standardisation([client.train.inputs.numpy() for client in clients])
         values |= {"mean": list(mean), "std": list(std)}
+        # no setting names them, so a run must not go on with others
+        identity |= {"standardisation": torch.tensor([mean, std], dtype=torch.float64)}
     task = task_from_values(values)
     problems = _misfits(algorithm, task, config)
     if problems:
         raise ConfigError(problems)
-    data_hash = hash_tensors(population.tensors())
+    data_hash = hash_tensors(identity)
     if is_applicable(algorithm, task):
         population, values = as_features(
             population, task, values, config.threads, data_dirs, on_feature

@@ -16,6 +16,7 @@ from fedcord.data.dataset import Dataset
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config, merged, read_toml
 from fedcord.experiment.run import NO_FAILURES, Place, Progress, failure_record, run
+from fedcord.models.registry import check_model
 from fedcord.store.run_folder import FAILURE, RunFolder
 
 OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every")
@@ -24,6 +25,7 @@ OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every")
 MAX_SEEDS = 10_000
 OWN_FILES = ("leaderboard.csv", "leaderboard.md", "leaderboard.tex", "plots", "report.html")
 """What the report writes into a study's folder, beside those of the contenders."""
+NOTHING = "nothing to compare; name at least one algorithm."
 FORMS: Mapping[str, tuple[type, str]] = {
     "name": (str, "text, in quotes"),
     "algorithms": (list, "a list of names"),
@@ -120,7 +122,7 @@ def make_study(
     if name is not None:
         problems += filter(None, [name_problem("name of the study", name)])
     if not forms and not problems:
-        problems.append("nothing to compare; name at least one algorithm.")
+        problems.append(NOTHING)
     contenders = {}
     for label, form in forms.items():
         own_settings = {name: form[name] for name in OWN_SETTINGS if name in form}
@@ -172,6 +174,8 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
         study = make_study(
             algorithms, common, seeds, assignments, values.get("name", path.stem), variants
         )
+    if len(problems) > 1 and problems[-1] == NOTHING:  # what is told already left nothing
+        problems.pop()
     if problems:
         raise ConfigError(problems)
     return study
@@ -201,9 +205,17 @@ def run_study(
     Returns:
         The runs that failed, now or before.
     """
+    runs = [(label, c, root / label / f"seed-{c.seed}") for label, c in study.runs()]
+    missing = {model for _, c, out in runs if not RunFolder(out).is_finished for model in c.model}
+    problems = [
+        problem
+        for model in sorted(missing)
+        for problem in check_model(model, data_dirs=place.data_dirs or ())
+    ]
+    if problems:  # weights that are not there: now, not hours later when their turn comes
+        raise ConfigError(problems)
     failures = []
-    for label, config in study.runs():
-        out = root / label / f"seed-{config.seed}"
+    for label, config, out in runs:
         try:
             run(config, replace(place, out=out), progress_for(label, config), dataset)
         except FailedRunError:  # before, and it is not to be tried again

@@ -9,9 +9,8 @@ from typing import Any
 
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.core.errors import ConfigError, DataError, gather, shown, unknown_name
-from fedcord.core.names import is_text
 from fedcord.core.params import build, parameters_like, plain
-from fedcord.core.regular_files import check_regular
+from fedcord.core.regular_files import NotRegularError, check_regular
 from fedcord.core.toml import parse_toml, parse_value
 from fedcord.data.partition import PARTITIONS
 from fedcord.data.partition import check_spec as check_partition
@@ -73,14 +72,14 @@ def _checked(settings: Mapping[str, Any]) -> tuple[RunConfig, list[str]]:
     values = {name: settings[name] for name in settings if name in SETTINGS}
     if isinstance(values.get("model"), str):
         values["model"] = [values["model"]]
-    kind = PARTITIONS.get(str(values.get("partition", "")).partition(":")[0].partition(",")[0])
-    if kind is not None and not kind.needs_clients:
-        values.setdefault("clients", 0)  # the data says how many there are
-    usable = {}
+    usable: dict[str, Any] = {}
     for name, value in values.items():
         with gather(problems):
             build(RunConfig, {name: value})
             usable[name] = value
+    kind = PARTITIONS.get(usable.get("partition", "").partition(":")[0].partition(",")[0])
+    if kind is not None and not kind.needs_clients and "clients" not in values:
+        usable["clients"] = 0  # the data says how many there are
     config = build(RunConfig, usable)
     return config, problems + _names(config)
 
@@ -111,6 +110,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return parse_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"'{path}' does not exist.") from error
+    except NotRegularError as error:
+        raise ConfigError(f"'{path}' cannot be read ({error}); name a study file.") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"'{path}' cannot be read ({error}).") from error
     except ValueError as error:
@@ -135,14 +136,6 @@ def parse_assignment(text: str) -> tuple[tuple[str, ...], Any]:
 def _names(config: RunConfig) -> list[str]:
     """Mistakes that show without any data: names and arguments."""
     problems = []
-    for name in ("dataset", "partition"):
-        if not is_text(getattr(config, name)):
-            problems.append(
-                f"{name} = {getattr(config, name)!a}: it holds bytes that are not UTF-8, which no "
-                "configuration file can store; rename the file or folder."
-            )
-    if problems:  # nothing below could show the name
-        return problems
     if not config.dataset.startswith(OWN_DATA):
         try:
             check_dataset(config.dataset)
@@ -150,7 +143,7 @@ def _names(config: RunConfig) -> list[str]:
             problems.append(str(error))
     problems += check_partition(config.partition, config.clients)
     for model in config.model:
-        problems += check_model(model)
+        problems += check_model(model, with_weights=False)  # where they lie is not known yet
     if config.validation + config.test >= 1:
         problems.append(
             f"validation = {config.validation:g} and test = {config.test:g} leave nothing to "

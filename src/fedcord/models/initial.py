@@ -13,6 +13,10 @@ from typing import TypeVar
 import torch
 from torch import Generator, Tensor, nn
 
+from fedcord.core.errors import ConfigError
+from fedcord.core.machine import data_limit, gigabytes
+
+WEIGHT_BYTES = 4  # float32
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -33,9 +37,13 @@ def materialise(
             than at PyTorch's default scale.
         channels_last: keep convolution weights with channels innermost, which is what makes
             convolutions fast on a CPU.
+
+    Raises:
+        ConfigError: when there are more weights than fit into memory a few times.
     """
     with torch.device("meta"):
         network = make()
+    _check_size(network)
     network = network.to_empty(device="cpu")
     for layer in network.modules():
         _reset_buffers(layer)
@@ -44,6 +52,18 @@ def materialise(
     if channels_last:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network
+
+
+def _check_size(network: nn.Module) -> None:
+    """Refuse a network before it has any memory."""
+    count = sum(weights.numel() for weights in network.state_dict().values())
+    size, limit = WEIGHT_BYTES * count, data_limit()
+    if size > limit:
+        raise ConfigError(
+            f"the network would have {count:,} weights, {gigabytes(size)}; at most "
+            f"{gigabytes(limit)}, a quarter of this machine's memory, are made: choose fewer units "
+            "or channels."
+        )
 
 
 def channels_innermost(images: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ class CNNOptions:
     width: int = param(
         32, "channels of the first convolution when not listed", at_least=1, at_most=MOST
     )
-    kernel: int = param(3, "side of every convolution kernel, odd", at_least=1, at_most=MOST)
+    kernel: int = param(3, "side of every convolution kernel, odd", at_least=1, at_most=255)
     padding: str = param(
         "auto",
         "same keeps the size, valid does not pad; auto: same for kernels up to 3, else valid",

@@ -20,7 +20,7 @@ from fedcord.models import options as opt
 from fedcord.models import sizes
 from fedcord.models.options import Inputs
 from fedcord.models.spec import ModelSpec, parse_sizes, parse_spec
-from fedcord.models.weights import missing_weights
+from fedcord.models.weights import encoder_problems, missing_weights
 
 if TYPE_CHECKING:
     from torch import Generator, nn
@@ -155,7 +155,10 @@ class Factory:
         """A network with weights drawn from `generator`; without one they are undefined."""
         module, _, function = MODELS[self.name].builder.partition(":")
         builder = getattr(importlib.import_module(module), function)
-        return typing.cast("nn.Module", builder(self.options, self.inputs, generator))
+        try:
+            return typing.cast("nn.Module", builder(self.options, self.inputs, generator))
+        except ConfigError as error:
+            raise ConfigError([f"model '{self.name}': {why}" for why in error.problems]) from error
 
 
 def check_model(
@@ -164,6 +167,7 @@ def check_model(
     kind: str | None = None,
     input_shape: tuple[int, ...] | None = None,
     data_dirs: Sequence[str | Path] = (),
+    with_weights: bool = True,
 ) -> list[str]:
     """All that is wrong with a choice, in words; empty when it can be built. Needs no torch.
 
@@ -172,6 +176,7 @@ def check_model(
         kind: "image", "vector" or "text" when known.
         input_shape: of one input, when known.
         data_dirs: folders searched for weights instead of those in `FEDCORD_DATA`.
+        with_weights: whether weights that a frozen encoder needs must be there already.
     """
     try:
         _, info, options = _resolve(spec, kind, input_shape)
@@ -184,7 +189,9 @@ def check_model(
         ]
     problems = [] if input_shape is None else _shape_problems(info, options, kind, input_shape)
     if isinstance(options, opt.FrozenOptions) and not problems:
-        problems = missing_weights(options, data_dirs)
+        problems = encoder_problems(options)
+        if with_weights and not problems:
+            problems = missing_weights(options, data_dirs)
         if options.file and not problems:
             problems = check_model(options.arch, kind=kind)
     return [f"model '{spec}': {problem}" for problem in problems]

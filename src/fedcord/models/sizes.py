@@ -7,6 +7,8 @@ import importlib.util
 from fedcord.models.options import CNNOptions, FrozenOptions, MobileNetOptions, ResNetOptions
 
 Shape = tuple[int, ...]
+STAGES = 4
+"""Of residual networks; all but the first halve the image and double the channels."""
 
 
 def anything_fits(options: object, shape: Shape) -> list[str]:
@@ -58,6 +60,9 @@ def strided_fits(options: ResNetOptions | MobileNetOptions, shape: Shape) -> lis
     An 8×8 image ends as one place per channel, and then batch normalisation cannot take the single
     left-over example of an epoch; that would stop a run in its middle.
     """
+    if isinstance(options, ResNetOptions) and len(options.blocks) != STAGES:
+        given = "-".join(map(str, options.blocks))
+        return [f"blocks={given}: there are {STAGES} stages; write it like blocks=2-2-2-2."]
     if options.norm == "batch" and shape[1] <= 8 and shape[2] <= 8:
         return [
             f"images of {shape[1]}×{shape[2]} are too small for batch normalisation at an eighth "

@@ -24,14 +24,17 @@ def find_weights(name: str, data_dirs: Sequence[str | Path] = ()) -> Path | None
     return None
 
 
+def encoder_problems(options: FrozenOptions) -> list[str]:
+    """What is wrong with the name of an encoder, wherever its weights are."""
+    if options.file or options.encoder.startswith("hf:") or options.encoder in ENCODERS:
+        return []
+    return [unknown_name("encoder", options.encoder, ENCODERS)]
+
+
 def missing_weights(options: FrozenOptions, data_dirs: Sequence[str | Path] = ()) -> list[str]:
-    """Why an encoder cannot be loaded, as far as file names tell."""
+    """Why an encoder whose name is known cannot be loaded, as far as file names tell."""
     if options.file:
         return [] if Path(options.file).is_file() else [f"there is no file {options.file}."]
-    if options.encoder.startswith("hf:"):
-        return []
-    if options.encoder not in ENCODERS:
-        return [unknown_name("encoder", options.encoder, ENCODERS)]
     if options.encoder == "efficientnet-lite0" and find_weights(options.encoder, data_dirs) is None:
         folders = ", ".join(map(str, data_folders(data_dirs))) or "any folder"
         return [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from fedcord.core.errors import CheckpointError
 from fedcord.core.regular_files import read_regular
+from fedcord.core.toml import parse_toml
 
 RERUN = "delete the folder and run it again, or leave it out of the report"
 LARGEST = 2**63
@@ -150,6 +150,6 @@ def read_json(path: Path) -> Mapping[str, Any]:
 def read_toml(path: Path) -> Mapping[str, Any]:
     """The TOML table in a file."""
     try:
-        return tomllib.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
+        return parse_toml(read_text(path))
+    except ValueError as error:
         raise CheckpointError(f"{path} is not TOML ({error}); {RERUN}.") from error

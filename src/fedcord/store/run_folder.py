@@ -17,7 +17,6 @@ import contextlib
 import errno
 import json
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ import tomli_w
 
 from fedcord.core.atomic import is_temporary, write_atomically
 from fedcord.core.errors import CheckpointError, ConfigError
+from fedcord.core.toml import parse_toml
 from fedcord.store.checksums import (
     CHECKSUMS,
     CONFIG,
@@ -179,9 +179,11 @@ class RunFolder:
         """The configuration as plain values."""
         path = self.path / CONFIG
         try:
-            config = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError, *UNREADABLE) as error:
+            config = parse_toml(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise CheckpointError(f"'{path}' cannot be read ({error}).") from error
+        except ValueError as error:
+            raise CheckpointError(f"'{path}' is not TOML ({error}); {AGAIN}.") from error
         if config.pop("schema", None) != SCHEMA:
             raise CheckpointError(f"'{path}' was not written by this version of fedcord.")
         return config

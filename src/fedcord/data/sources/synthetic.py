@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcord.core.errors import DataError
+from fedcord.core.machine import data_limit, gigabytes
 from fedcord.core.rng import numpy_generator
 from fedcord.data.dataset import Array, Dataset, Labels, Split
 from fedcord.data.locate import Search
@@ -32,13 +33,20 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
             f"data set '{spec.name}': clients={clients} is more than samples={samples}; give every "
             "client at least one sample."
         )
+    num_test = min(max(1, samples // 5), _LARGEST_TEST)
+    size, limit = 4 * dim * (samples + num_test + 2 * classes), data_limit()
+    if size > limit:
+        raise DataError(
+            f"data set '{spec.name}': samples={samples} and classes={classes} of dim={dim} need "
+            f"{gigabytes(size)}; at most {gigabytes(limit)}, a quarter of this machine's memory, "
+            "are made: choose fewer or smaller ones."
+        )
     directions = numpy_generator(seed, "data.synthetic.centres").standard_normal((classes, dim))
     lengths = np.linalg.norm(directions, axis=1, keepdims=True)
     centres = (_SEPARATION * directions / np.maximum(lengths, 1e-12)).astype(np.float32)
     groups = {}
     if clients:
         groups["client"] = (np.arange(samples, dtype=np.int64) * clients) // samples
-    num_test = min(max(1, samples // 5), _LARGEST_TEST)
     return Dataset(
         name=spec.name,
         kind="vector",
