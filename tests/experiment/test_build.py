@@ -210,3 +210,11 @@ def test_clients_that_are_all_empty_are_refused(tmp_path: Path) -> None:
     settings = {"algorithm": "afl", "dataset": "own:mine", "partition": f"file:{path}"}
     with pytest.raises(DataError, match="leaves every client without examples"):
         build_experiment(load_config(settings), _own())
+
+
+def test_inputs_are_held_once() -> None:
+    made = build_experiment(load_config({"subset": 100, "clients": 3}))
+    for split in (made.dataset.train, made.dataset.test):
+        assert set(split.inputs.strides) == {0}  # one zero stands for all of them
+    assert made.dataset.train.inputs.shape[1:] == tuple(made.population.inputs.shape[1:])
+    assert len(made.population.inputs) == 100

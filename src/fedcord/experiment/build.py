@@ -128,7 +128,7 @@ def build_experiment(
         task = task_from_values(values)
     return Experiment(
         config=config,
-        dataset=dataset,
+        dataset=dataset.without_inputs(),  # the population holds them
         partition=partition,
         population=population,
         algorithm=algorithm,
