@@ -50,7 +50,7 @@ def train(settings: dict[str, Any], until: float = 1.1) -> Trained:
         ]
         state = algorithm.aggregate(state, iter(updates), here)
         spent += time.process_time() - start
-        if algorithm.rounds is None or round_ + 1 == config.rounds:
+        if algorithm.traits.rounds is None or round_ + 1 == config.rounds:
             accuracy = evaluate(algorithm, state.model, {}, people.test, here).accuracy
         if accuracy >= until:
             break

@@ -104,7 +104,7 @@ def parameters() -> str:
     for name, info in ALGORITHMS.items():
         cls = algorithm_class(name)
         chosen = build(cls, info.preset)
-        rounds = "you choose" if chosen.rounds is None else str(chosen.rounds)
+        rounds = "you choose" if chosen.traits.rounds is None else str(chosen.traits.rounds)
         text = f"{sentence(info.summary)} Family: {info.family}. Rounds: {rounds}."
         parts += [f"### {name}", text]
         if cls in first:

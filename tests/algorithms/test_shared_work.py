@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import pytest
 import torch
@@ -45,10 +46,10 @@ SENDERS: list[Algorithm] = [
 
 def first_work(algorithm: Algorithm, values: dict[str, object]) -> tuple[str, str] | None:
     """The address and the bits of a client's first work; None where it is not shared."""
-    here = env(values, rounds=algorithm.rounds or 1).at(1)
+    here = env(values, rounds=algorithm.traits.rounds or 1).at(1)
     shared = algorithm.init(here).shared
-    assert isinstance(algorithm, SharesWork)
-    work = algorithm.work(shared, here)
+    assert algorithm.traits.shares_work
+    work = cast(SharesWork, algorithm).work(shared, here)
     if work is None:
         return None
     address = json.dumps(work.settings, sort_keys=True) + hash_tensors(work.received)
@@ -71,7 +72,7 @@ def disagreeing(methods: Mapping[str, Algorithm], values: dict[str, object]) -> 
 
 def test_all_registered_algorithms_that_name_the_same_work_do_the_same() -> None:
     every = {name: registered(name)[0] for name in ALGORITHMS}
-    sharing = {name: own for name, own in every.items() if isinstance(own, SharesWork)}
+    sharing = {name: own for name, own in every.items() if own.traits.shares_work}
     assert {"ensemble", "dense", "fens", "fedetf", "fafi", "accord"} <= sharing.keys()
     assert disagreeing(sharing, VECTOR) == []
 

@@ -15,10 +15,11 @@ from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.model_exchange import cross_entropy, received_model
 from fedcord.contract.registered import QUICK
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
 from fedcord.core.errors import DataError, NumericalError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import param
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed
 from fedcord.ops.weighted_mean import weighted_mean
 from tests.contract.sound import Keeper, NearestMean, Plain
@@ -36,6 +37,77 @@ def scaled(result: ClientResult, factor: float) -> ClientResult:
 def with_tensor(result: ClientResult, name: str, tensor: Tensor) -> ClientResult:
     tensors = {**result.update.tensors, name: tensor}
     return replace(result, update=replace(result.update, tensors=tensors))
+
+
+# --- declaration ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PersonalizesInWordsOnly(NearestMean):
+    """Announces a verb that is spelt otherwise."""
+
+    traits = Traits(rounds=1, additive=True, personalizes=True)
+
+    def personalise(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
+        return memory
+
+
+@dataclass(frozen=True)
+class KeepsRulesToItself(NearestMean):
+    """Has a verb that nobody would ever call."""
+
+    def predict_by_rules(
+        self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
+    ) -> Mapping[str, Tensor]:
+        return {"nearest": self.predict(shared, memory, inputs, env)}
+
+
+@dataclass(frozen=True)
+class HalfStacked(NearestMean):
+    """Has one of the two verbs that it announces."""
+
+    traits = Traits(rounds=1, additive=True, stacks=True)
+
+    def can_stack(self, task: Task) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class LetsTraitsBeSet(NearestMean):
+    """Its traits would be a parameter, because they have a type."""
+
+    traits: Traits = Traits(rounds=1, additive=True)  # noqa: RUF009 - the mistake itself
+
+
+@dataclass(frozen=True)
+class DeclaresByDictionary(NearestMean):
+    """Its traits have no fixed names, so any misspelling would do."""
+
+    traits = {"rounds": 1, "aditive": True}  # type: ignore[assignment]  # noqa: RUF012
+
+
+@dataclass(frozen=True)
+class ReviewsInPlainText(NearestMean):
+    """Returns a text, of which nobody knows whether it is an error."""
+
+    def review(self, task: Task) -> Review:
+        return "all is well"  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class ReviewsWithoutComma(NearestMean):
+    """Returns a text where a tuple of texts was meant."""
+
+    def review(self, task: Task) -> Review:
+        return Review(errors="too few classes")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class RefusesTheTask(NearestMean):
+    """Cannot be checked here, and says so."""
+
+    def review(self, task: Task) -> Review:
+        return Review(errors=("it needs at least 1000 classes.",))
 
 
 # --- purity ---------------------------------------------------------------------------------------
@@ -194,9 +266,7 @@ class SpreadOfOne(NearestMean):
         result = super().client_update(shared, memory, data, env)
         return with_tensor(result, "data.spread", spread)
 
-    @property
-    def is_additive(self) -> bool:
-        return False
+    traits = Traits(rounds=1)
 
 
 @dataclass(frozen=True)
@@ -272,9 +342,7 @@ class RaggedPrototypes(NearestMean):
         rows = torch.stack([shared[f"proto.{n}"] for n in range(env.task.num_classes)])
         return -torch.cdist(inputs.flatten(1), rows)
 
-    @property
-    def is_additive(self) -> bool:
-        return False
+    traits = Traits(rounds=1)
 
 
 @dataclass(frozen=True)
@@ -382,6 +450,10 @@ class SendsPrivate(Plain):
 @dataclass(frozen=True)
 class ProbesAloud(Plain):
     """Calls every round but the last a probe, and lets clients learn from it."""
+
+    @property
+    def traits(self) -> Traits:
+        return replace(super().traits, probes=True)
 
     def is_probe(self, env: Env) -> bool:
         return env.round + 1 < env.num_rounds

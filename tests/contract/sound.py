@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.contract.registered import QUICK
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import param
 from fedcord.core.task import Task
@@ -33,11 +33,10 @@ class Plain(FedAvg):
 class NearestMean:
     """One round, no chance, additive: class sums and counts."""
 
-    rounds: int = 1
+    traits = Traits(rounds=1, additive=True)
 
-    @property
-    def is_additive(self) -> bool:
-        return True
+    def review(self, task: Task) -> Review:
+        return Review()
 
     def init(self, env: Env) -> ServerState:
         specs = self.expected_update({}, env)
@@ -75,6 +74,10 @@ class Keeper(Plain):
     """Momentum at the server in private, a memory at clients, and a personal offset at the end."""
 
     momentum: float = param(0.3, "share of the last step that is added", at_least=0, below=1)
+
+    @property
+    def traits(self) -> Traits:
+        return replace(super().traits, personalizes=True)
 
     def init(self, env: Env) -> ServerState:
         state = super().init(env)

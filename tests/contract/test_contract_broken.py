@@ -38,6 +38,26 @@ class Case:
 
 
 CASES = [
+    Case(
+        broken.PersonalizesInWordsOnly(),
+        "declared",
+        "announces the trait personalizes but has no verb personalize;",
+    ),
+    Case(
+        broken.KeepsRulesToItself(),
+        "declared",
+        "has the verb predict_by_rules but does not announce the trait answers_by_rules",
+    ),
+    Case(broken.HalfStacked(), "declared", "the trait stacks but has no verb client_updates"),
+    Case(broken.LetsTraitsBeSet(), "declared", "traits is a field"),
+    Case(
+        broken.DeclaresByDictionary(),  # type: ignore[arg-type]
+        "declared",
+        "traits is dict, not Traits",
+    ),
+    Case(broken.ReviewsInPlainText(), "declared", "review returned str, not Review"),
+    Case(broken.ReviewsWithoutComma(), "declared", "errors = 'too few classes', which is no tuple"),
+    Case(broken.RefusesTheTask(), "declared", "review refuses this task: it needs at least 1000"),
     Case(broken.NeedsEverybody(), "faults", "drops a third of the answers led to KeyError"),
     Case(broken.CountsCalls(), "faults", "when answers come twice .* the run ends elsewhere"),
     Case(broken.CountsCalls(), "same-outputs", "gave other outputs the second time"),

@@ -12,7 +12,7 @@ import fedcord.contract
 from fedcord.contract import CHECKS, ContractViolation, Expectations, check_algorithm
 from fedcord.contract.compare import difference
 from fedcord.contract.tiny_task import EMPTY_CLIENT, ODD_CLIENTS, SHAPES, tiny_task
-from fedcord.core.contract import ServerState
+from fedcord.core.contract import ServerState, Traits
 from fedcord.core.errors import ConfigError, FedcordError
 from fedcord.core.tensors import hash_tensors
 from tests.contract import broken
@@ -69,7 +69,7 @@ def test_an_algorithm_must_be_a_frozen_dataclass() -> None:
         pass
 
     class Bare:
-        rounds = 1
+        traits = Traits(rounds=1)
 
     assert check_algorithm(Loose(), only=["predict"]).passed  # a subclass stays frozen
     with pytest.raises(ConfigError, match="Bare is not a frozen dataclass"):

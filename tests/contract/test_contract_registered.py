@@ -13,9 +13,9 @@ from fedcord.core.contract import Algorithm
 from tests.contract.sound import Keeper, NearestMean
 
 
-def test_there_are_registered_algorithms_and_fifteen_checks() -> None:
+def test_there_are_registered_algorithms_and_sixteen_checks() -> None:
     assert len(ALGORITHMS) >= 2
-    assert len(CHECKS) == 15
+    assert len(CHECKS) == 16
     assert set(SHAPES) == {"vectors", "images"}
 
 

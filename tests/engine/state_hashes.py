@@ -49,7 +49,7 @@ def state_hash(name: str, engine: str) -> str:
             "subset": 300,
             "clients": 4,
             "seed": 3,
-            "rounds": 2 if algorithm.rounds is None else None,
+            "rounds": 2 if algorithm.traits.rounds is None else None,
             "params": plain(algorithm),
         }
     )

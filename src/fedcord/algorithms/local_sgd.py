@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedcord.algorithms.descent import Step, adam, clip_gradients, sgd
-from fedcord.core.contract import Env
+from fedcord.core.contract import Env, Review
 from fedcord.core.errors import ConfigError, NumericalError
 from fedcord.core.examples import Examples
 from fedcord.core.params import check_params, param
@@ -51,12 +51,13 @@ class LocalSGD:
     def __post_init__(self) -> None:
         check_params(self)
 
-    def problems(self, task: Task) -> tuple[str, ...]:
-        """Settings that do not fit the task."""
+    def review(self, task: Task) -> Review:
+        """Whether there is such a change of inputs for this kind of data."""
         if self.augment == "none" or self.augment in task.augmentations:
-            return ()
+            return Review()
         allowed = ", ".join(("none", *task.augmentations))
-        return (f"local.augment = '{self.augment}' does not fit this data; allowed: {allowed}.",)
+        wrong = f"local.augment = '{self.augment}' does not fit this data; allowed: {allowed}."
+        return Review(errors=(wrong,))
 
     def lr_at(self, env: Env) -> float:
         """The learning rate of the round `env` stands in."""
@@ -139,9 +140,9 @@ class LocalSGD:
         """Batch indices to what the network reads."""
         task, stored = env.task, examples.inputs
         if self.augment != "none":
-            problems = self.problems(task)
-            if problems:
-                raise ConfigError(problems)
+            errors = self.review(task).errors
+            if errors:
+                raise ConfigError(errors)
             change, generator = task.augmentations[self.augment], env.generator("augment")
             return lambda batch: change(stored[batch], generator).to(task.device)
         if math.prod(stored.shape) * 4 <= PREPARE_AT_ONCE_BYTES:

@@ -10,9 +10,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.core.contract import ClientResult, Env, FeatureView, ServerState, Update, Updates
+from fedcord.core.contract import (
+    ClientResult,
+    Env,
+    FeatureView,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.examples import ClientData
-from fedcord.core.task import Network, tensors_of
+from fedcord.core.parts import review_of_parts
+from fedcord.core.task import Network, Task, tensors_of
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
 from fedcord.ops.weighted_mean import weighted_mean
 
@@ -27,9 +37,13 @@ class AveragesModels(ABC):
     """
 
     @property
-    def rounds(self) -> int | None:
-        """The user chooses."""
-        return None
+    def traits(self) -> Traits:
+        """The user chooses the number of rounds."""
+        return Traits(shows_features=True)
+
+    def review(self, task: Task) -> Review:
+        """What the method's parts have to say, local training above all."""
+        return review_of_parts(self, task)
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, the same for every client."""

@@ -68,7 +68,7 @@ def _measured(config: RunConfig, arguments: argparse.Namespace, bars: RunBars) -
         allow_download=arguments.download,
         on_download=bars.loading(config.dataset),
     )
-    if experiment.algorithm.rounds is None:
+    if experiment.algorithm.traits.rounds is None:
         raise ConfigError(
             f"{config.algorithm} runs as many rounds as one likes and is not invariant; this "
             "measures methods that fix their rounds, such as afl and fedhip."
@@ -76,5 +76,5 @@ def _measured(config: RunConfig, arguments: argparse.Namespace, bars: RunBars) -
     people = experiment.population
     clients = [people.client(k) for k, size in enumerate(people.train_sizes) if size > 0]
     with torch_threads(config.threads):
-        env = Env(experiment.task, config.seed, 0, experiment.algorithm.rounds)
+        env = Env(experiment.task, config.seed, 0, experiment.algorithm.traits.rounds)
         return check_invariance(experiment.algorithm, clients, env, bars.steps("dealings"))

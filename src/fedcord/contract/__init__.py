@@ -1,4 +1,4 @@
-"""Fifteen checks that any algorithm can be put through, the user's own included.
+"""Sixteen checks that any algorithm can be put through, the user's own included.
 
     >>> from fedcord.algorithms.averaging.fedavg import FedAvg  # or your own module
     >>> from fedcord.contract import Expectations, check_algorithm

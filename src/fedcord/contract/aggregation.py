@@ -8,7 +8,6 @@ from fedcord.contract.compare import difference
 from fedcord.contract.expectations import Identity, shared_model_is_update
 from fedcord.contract.subject import Subject
 from fedcord.contract.tiny_task import pooled
-from fedcord.core.contract import Additive
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.tensors import select, spec_of
 from fedcord.engine.population import Population
@@ -65,7 +64,7 @@ def one_client_identity(subject: Subject) -> Iterator[str]:
 def is_not_additive(subject: Subject) -> str | None:
     """Why the check below does not apply."""
     algorithm = subject.algorithm
-    if isinstance(algorithm, Additive) and algorithm.is_additive:
+    if algorithm.traits.additive:
         return None
     return "the algorithm does not call itself additive"
 

@@ -11,6 +11,7 @@ from typing import Literal
 from fedcord.contract import (
     aggregation,
     clients,
+    declaration,
     engines,
     faults,
     learning,
@@ -49,6 +50,7 @@ class Check:
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
+        "declared": Check("abilities nobody announced, or the reverse", declaration.declared),
         "same-outputs": Check("hidden state, global randomness", purity.same_outputs),
         "inputs-unchanged": Check("in-place edits, borrowed memory", purity.inputs_unchanged),
         "order-free": Check("dependence on the order of updates", aggregation.order_free),

@@ -9,7 +9,7 @@ from torch import Tensor
 from fedcord.contract.compare import non_finite
 from fedcord.contract.subject import Outcome, Subject
 from fedcord.contract.tiny_task import EMPTY_CLIENT, ODD_CLIENTS
-from fedcord.core.contract import ClientResult, MixesNetworks
+from fedcord.core.contract import ClientResult
 from fedcord.core.errors import FedcordError, ProtocolError
 from fedcord.core.tensors import is_finite, prefixed, spec_of
 from fedcord.engine.node import check_update
@@ -41,7 +41,7 @@ def equal_updates(subject: Subject) -> Iterator[str]:
     They are the same for all, unless the method takes any networks.
     """
     algorithm = subject.fresh()
-    by_client = isinstance(algorithm, MixesNetworks) and algorithm.mixes_networks
+    by_client = algorithm.traits.mixes_networks
     for population in (subject.tiny.population, subject.tiny.odd):
         for step in subject.walk(algorithm, population).steps:
             expected = algorithm.expected_update(step.before.shared, step.env)

@@ -37,7 +37,7 @@ def limits(subject: Subject) -> Iterator[str]:
 def learns(subject: Subject) -> Iterator[str]:
     """The tiny task is learnt to the stated level."""
     expected = subject.expectations
-    num_rounds = subject.algorithm.rounds or expected.learning_rounds
+    num_rounds = subject.algorithm.traits.rounds or expected.learning_rounds
     outcome = subject.run(num_rounds=num_rounds)
     accuracy = outcome.accuracy
     if expected.learns_with == "clients":
@@ -51,6 +51,6 @@ def learns(subject: Subject) -> Iterator[str]:
 
 
 def _model_after(subject: Subject, limit: Limit, algorithm: Algorithm) -> dict[str, Tensor]:
-    num_rounds = algorithm.rounds or subject.num_rounds
+    num_rounds = algorithm.traits.rounds or subject.num_rounds
     model = subject.run(algorithm, num_rounds=num_rounds).checkpoint.state.model
     return {name: tensor for name, tensor in model.items() if name.startswith(limit.tensors)}

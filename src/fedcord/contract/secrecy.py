@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ def nothing_leaks(subject: Subject) -> Iterator[str]:
     algorithm = subject.fresh()
     expected, steps = subject.expectations, subject.walk(algorithm).steps
     for step in steps:
-        if isinstance(algorithm, Probes) and algorithm.is_probe(step.env):
+        if algorithm.traits.probes and cast(Probes, algorithm).is_probe(step.env):
             gap = difference(step.after.shared, step.before.shared)
             if gap is not None:
                 yield f"the probe in round {step.env.round} changes what clients are sent: {gap}."

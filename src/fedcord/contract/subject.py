@@ -74,12 +74,12 @@ class Subject:
     @property
     def num_rounds(self) -> int:
         """Rounds of most checks."""
-        return self.algorithm.rounds or self.expectations.rounds
+        return self.algorithm.traits.rounds or self.expectations.rounds
 
     @property
     def fewest_rounds(self) -> int:
         """Rounds of checks that need only a visit to every client."""
-        return self.algorithm.rounds or 1
+        return self.algorithm.traits.rounds or 1
 
     @property
     def blueprint(self) -> Blueprint:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from torch import Generator, Tensor
 
@@ -132,9 +132,9 @@ def walk(
         memories = {client: result.memory for client, result in results.items()}
     last = steps[-1].env
     personal = {
-        client: caller.personalize(algorithm, state.model, memories[client], data, last.at(client))
+        client: caller.personalize(state.model, memories[client], data, last.at(client))
         for client, data in datas.items()
-        if isinstance(algorithm, Personalizes)
+        if algorithm.traits.personalizes
     }
     return Walk(start, steps, personal)
 
@@ -161,14 +161,14 @@ class _Caller:
         env: Env,
     ) -> None:
         """Only watched: that stacks give the bits of single clients is for the engines' check."""
-        algorithm, clients = self.algorithm, list(datas)
-        if not isinstance(algorithm, TrainsStacked) or not algorithm.can_stack(env.task):
+        method, clients = cast(TrainsStacked, self.algorithm), list(datas)
+        if not self.algorithm.traits.stacks or not method.can_stack(env.task):
             return
         kept, held = [memories[c] for c in clients], [datas[c] for c in clients]
         self.around(
             f"client_updates (round {env.round})",
             {"shared": shared, "memories": kept, "data": held},
-            lambda: algorithm.client_updates(shared, kept, held, [env.at(c) for c in clients]),
+            lambda: method.client_updates(shared, kept, held, [env.at(c) for c in clients]),
         )
 
     def aggregate(
@@ -188,9 +188,8 @@ class _Caller:
             lambda: self.algorithm.predict(shared, {}, inputs, env),
         )
 
-    def personalize(
-        self, method: Personalizes, shared: Tensors, memory: Tensors, data: ClientData, env: Env
-    ) -> Tensors:
+    def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
+        method = cast(Personalizes, self.algorithm)
         return self.around(
             f"personalize (client {env.client})",
             {"shared": shared, "memory": memory, "data": data},

@@ -9,7 +9,10 @@ The smallest one learns how often each class occurs:
 
     @dataclass(frozen=True)
     class ClassFrequencies:
-        rounds: int | None = 1
+        traits = Traits(rounds=1, additive=True)
+
+        def review(self, task):
+            return Review()
 
         def init(self, env):
             return ServerState(shared={"frequency": torch.zeros(env.task.num_classes)})
@@ -34,7 +37,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from torch import Generator, Tensor
 
@@ -138,12 +141,78 @@ Updates = Iterator[tuple[ClientId, Update]]
 """Checked updates in ascending client number; can be read once."""
 
 
+@dataclass(frozen=True)
+class Traits:
+    """What a configured algorithm is and can do: the one thing engines and experiments look at.
+
+    Below the blank line, every trait announces verbs that not all algorithms have, which are
+    described in the protocols at the end of this module. That each is there if and only if it is
+    announced is checked by `fedcord.core.declaration`.
+
+    Attributes:
+        rounds: rounds the method needs (1 for one-shot), or None when the user chooses.
+        additive: updates are sums over examples: splitting a client in two changes nothing.
+        keeps_own_models: every client keeps its own model and there is no common one. Clients may
+            then have different networks, and the server's test is the mean over all clients that
+            have taken part, each with its own memory.
+        mixes_networks: clients may have different networks although they make one model. What a
+            client must send may then depend on who it is, and not all need send the same.
+        looks_through_network: inputs are used only as prepared and only through the network's
+            features. Where the network is frozen, its features can be given instead.
+
+        personalizes: there is a model per client, made by `personalize`.
+        stacks: several clients can be trained in one go, by `client_updates` where `can_stack`.
+        shares_work: `work` says what decides a client's work.
+        answers_by_rules: there are several ways to answer, all given by `predict_by_rules`.
+        shows_features: the model can be looked at from inside, by `feature_view`.
+        probes: some rounds only look at what would be aggregated now, those where `is_probe`.
+        observes: `observations` says what clients' metrics show to have gone wrong.
+    """
+
+    rounds: int | None = None
+    additive: bool = False
+    keeps_own_models: bool = False
+    mixes_networks: bool = False
+    looks_through_network: bool = False
+
+    personalizes: bool = False
+    stacks: bool = False
+    shares_work: bool = False
+    answers_by_rules: bool = False
+    shows_features: bool = False
+    probes: bool = False
+    observes: bool = False
+
+
+@dataclass(frozen=True)
+class Review:
+    """What an algorithm, or a part of one, says about its settings for a task before a run.
+
+    Attributes:
+        errors: settings that do not fit, in words; the run does not start.
+        notes: what fits but deserves a second look; the report shows it.
+    """
+
+    errors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __add__(self, other: Review) -> Review:
+        return Review(self.errors + other.errors, self.notes + other.notes)
+
+
 class Algorithm(Protocol):
-    """A federated algorithm; see the module's example."""
+    """A federated algorithm: its traits and six verbs; see the module's example."""
 
     @property
-    def rounds(self) -> int | None:
-        """Rounds the method needs (1 for one-shot), or None when the user chooses."""
+    def traits(self) -> Traits:
+        """What this configuration is and can do; a property or a constant of the class."""
+        ...
+
+    def review(self, task: Task) -> Review:
+        """Asked once before a run: what does not fit the task, and what deserves a second look.
+
+        Parts that have an opinion, such as `LocalSGD`, are asked by the algorithm.
+        """
         ...
 
     def init(self, env: Env) -> ServerState:
@@ -172,45 +241,16 @@ class Algorithm(Protocol):
         ...
 
 
-@runtime_checkable
 class Personalizes(Protocol):
-    """An algorithm with a model per client."""
+    """The verb of `Traits.personalizes`."""
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """The client's new memory, made after the last round."""
         ...
 
 
-@runtime_checkable
-class KeepsOwnModels(Protocol):
-    """An algorithm that can do without a common model: every client keeps its own.
-
-    Then clients may have different networks, and the server's test is the mean over all clients
-    that have taken part, each with its own memory.
-    """
-
-    @property
-    def keeps_own_models(self) -> bool:
-        """Whether this configuration exchanges no model."""
-        ...
-
-
-@runtime_checkable
-class MixesNetworks(Protocol):
-    """An algorithm whose clients may have different networks although they make one model.
-
-    Then what a client must send may depend on who it is, and not all need send the same.
-    """
-
-    @property
-    def mixes_networks(self) -> bool:
-        """Whether this configuration takes any networks."""
-        ...
-
-
-@runtime_checkable
 class PredictsByRules(Protocol):
-    """An algorithm that can answer in several ways, which are all counted."""
+    """The verb of `Traits.answers_by_rules`: ways to answer, which are all counted."""
 
     def predict_by_rules(
         self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
@@ -233,9 +273,8 @@ class FeatureView:
     prototypes: Tensor | None
 
 
-@runtime_checkable
 class ShowsFeatures(Protocol):
-    """An algorithm whose model can be looked at from inside."""
+    """The verb of `Traits.shows_features`."""
 
     def feature_view(
         self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
@@ -244,9 +283,8 @@ class ShowsFeatures(Protocol):
         ...
 
 
-@runtime_checkable
 class Probes(Protocol):
-    """An algorithm whose early rounds only look at what would be aggregated now.
+    """The verb of `Traits.probes`: early rounds that look at what would be aggregated now.
 
     A one-shot method exchanges once, but one wants to see how it would do after part of the local
     training. Such rounds are probes: nothing of them is counted as traffic, clients must not learn
@@ -258,25 +296,11 @@ class Probes(Protocol):
         ...
 
 
-@runtime_checkable
-class Explains(Protocol):
-    """An algorithm that has something to say to the person who runs it."""
-
-    def notes(self, task: Task) -> tuple[str, ...]:
-        """What deserves a second look in these settings for this task, before the run."""
-        ...
+class Observes(Protocol):
+    """The verb of `Traits.observes`."""
 
     def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong, during the run."""
-        ...
-
-
-@runtime_checkable
-class FitsTask(Protocol):
-    """An algorithm, or a part of one, that can tell beforehand whether it fits the task."""
-
-    def problems(self, task: Task) -> tuple[str, ...]:
-        """Settings that do not fit, in words; empty when all do."""
         ...
 
 
@@ -284,9 +308,8 @@ METRIC = "metric"
 """Prefix of private scalars that are written to the log after every round."""
 
 
-@runtime_checkable
 class TrainsStacked(Protocol):
-    """An algorithm that can train several clients in one go when the task allows it.
+    """The verbs of `Traits.stacks`: training several clients in one go where the task allows it.
 
     Every result must have the very bits that `client_update` gives for that client alone.
     """
@@ -320,9 +343,8 @@ class Work:
     received: Tensors
 
 
-@runtime_checkable
 class SharesWork(Protocol):
-    """An algorithm that can say what decides its clients' work.
+    """The verb of `Traits.shares_work`.
 
     Two algorithms that say the same do the same: equal clients send equal bits. A study may then
     take a client's answer from one to the other.
@@ -333,27 +355,4 @@ class SharesWork(Protocol):
 
         None when nothing of this round can be shared.
         """
-        ...
-
-
-@runtime_checkable
-class Additive(Protocol):
-    """Marks updates that are sums over examples: splitting a client in two changes nothing."""
-
-    @property
-    def is_additive(self) -> bool:
-        """Whether the updates of this configuration add up."""
-        ...
-
-
-@runtime_checkable
-class LooksThroughNetwork(Protocol):
-    """Marks methods that use inputs only as prepared and only through the network's features.
-
-    Where the network is frozen, they can be given its features instead of the inputs.
-    """
-
-    @property
-    def looks_through_network(self) -> bool:
-        """Whether this configuration does."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -121,7 +121,7 @@ def evaluate(
     """
     out = Evaluation()
     stop = len(examples) if last is None else last
-    several = algorithm if isinstance(algorithm, PredictsByRules) else None
+    several = cast(PredictsByRules, algorithm) if algorithm.traits.answers_by_rules else None
     for start in range(first, stop, BATCH):
         chosen = slice(start, min(start + BATCH, stop))
         inputs = env.task.prepare(examples.inputs[chosen]).to(env.task.device)

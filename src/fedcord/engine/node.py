@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from torch import Tensor
 
@@ -232,8 +232,9 @@ class ClientNode:
             return self._memory(request, client, options)
         memory = self._store.before(client, request.step)
         if request.verb == "personalize":
-            assert isinstance(self._algorithm, Personalizes)
-            made = self._algorithm.personalize(request.shared, memory, data, env)
+            assert self._algorithm.traits.personalizes
+            method = cast(Personalizes, self._algorithm)
+            made = method.personalize(request.shared, memory, data, env)
             self._store.keep(client, request.step, made)
             return answered(request, client, values={"keeps": bool(made)})
         if request.verb == "forget":
@@ -272,10 +273,11 @@ def do_visits(
 
     A client whose result is not sound keeps the memory it had.
     """
-    if len(visits) > 1 and isinstance(algorithm, TrainsStacked) and algorithm.can_stack(task):
+    stacks = cast(TrainsStacked, algorithm) if algorithm.traits.stacks else None
+    if len(visits) > 1 and stacks is not None and stacks.can_stack(task):
         memories, datas = [v.memory for v in visits], [v.data for v in visits]
         try:
-            results = algorithm.client_updates(shared, memories, datas, [v.env for v in visits])
+            results = stacks.client_updates(shared, memories, datas, [v.env for v in visits])
         except NumericalError:
             pass  # find out below which client it was
         else:

@@ -3,7 +3,7 @@
 Methods often differ only on the server: two ways to fuse the same models, ten heads on the same
 encoders. Their clients do the same work on the same data with the same random numbers, and a study
 need not pay for it twice. What is stored is found by everything that decides it: the settings the
-algorithm names (`SharesWork`), what the client receives, holds and remembers, the task, the address
+algorithm names (`work`), what the client receives, holds and remembers, the task, the address
 of its random streams, the number of threads, and the versions of the packages at work. So a stored
 result has the very bits a visit would give. A file that is not as it was written is refused.
 
@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -95,9 +95,9 @@ class WorkCache:
 
     def _path(self, algorithm: Algorithm, request: Request, visit: Visit) -> Path | None:
         """Where the result is, or will be; None where work cannot be shared."""
-        if not isinstance(algorithm, SharesWork):
+        if not algorithm.traits.shares_work:
             return None
-        work = algorithm.work(request.shared, visit.env)
+        work = cast(SharesWork, algorithm).work(request.shared, visit.env)
         if work is None:
             return None
         address = {

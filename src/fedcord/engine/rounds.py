@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from fedcord.core.contract import (
     METRIC,
     Algorithm,
     ClientId,
     Env,
-    Explains,
-    KeepsOwnModels,
-    Personalizes,
+    Observes,
     Probes,
     ServerState,
     TrainsStacked,
@@ -144,8 +143,8 @@ class _Arrivals:
         more = {name: value for name, value in metrics.items() if name != "train_loss"}
         if more:
             self.client_metrics[client] = more
-        if isinstance(self.algorithm, Explains):
-            self.notes += self.algorithm.observations(client, metrics)
+        if self.algorithm.traits.observes:
+            self.notes += cast(Observes, self.algorithm).observations(client, metrics)
 
     def _end(self) -> None:
         """Everybody was heard: were there enough?"""
@@ -190,7 +189,8 @@ def run_rounds(
         on_round: called after every round, for logs and checkpoints.
         on_client: called when a client's answer arrives, for progress.
     """
-    stacked = isinstance(algorithm, TrainsStacked) and algorithm.can_stack(env.task)
+    traits = algorithm.traits
+    stacked = traits.stacks and cast(TrainsStacked, algorithm).can_stack(env.task)
     with torch_threads(schedule.threads):
         for round_ in range(state.round, schedule.num_rounds):
             started = time.perf_counter()
@@ -208,7 +208,7 @@ def run_rounds(
                 test = _request("evaluate", state.model, here, step=round_ + 1)
                 evaluation, models_of = _test(algorithm, federation, test)
             passed = federation.take_traffic()
-            if isinstance(algorithm, Probes) and algorithm.is_probe(here):
+            if traits.probes and cast(Probes, algorithm).is_probe(here):
                 passed.pop("training", None)  # a deployment would not have it
             training = passed.get("training", Traffic())
             record = RoundRecord(
@@ -237,7 +237,7 @@ def _test(
     algorithm: Algorithm, federation: Federation, request: Request
 ) -> tuple[Evaluation, int | None]:
     """The shared model on the common test, or clients' own on it; and how many own ones."""
-    if not (isinstance(algorithm, KeepsOwnModels) and algorithm.keeps_own_models):
+    if not algorithm.traits.keeps_own_models:
         return federation.evaluate(request), None
     owners = federation.keepers
     own = federation.ask(request, owners, "evaluation", options={"common": True})
@@ -258,7 +258,7 @@ def finish_clients(
         The evaluation of each client that has a test part.
     """
     with torch_threads(threads):
-        if isinstance(algorithm, Personalizes):
+        if algorithm.traits.personalizes:
             request = _after("personalize", state, seed, step=state.round)
             for _ in federation.ask(request, clients, "personalisation"):
                 pass

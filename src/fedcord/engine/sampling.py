@@ -40,4 +40,4 @@ def exchange_at(algorithm: Algorithm, round_: int) -> int:
     of a single exchange: whoever is chosen takes part in all of them, so that the models it trained
     meet the sums it sends, and the others do nothing.
     """
-    return round_ if algorithm.rounds is None else 0
+    return round_ if algorithm.traits.rounds is None else 0

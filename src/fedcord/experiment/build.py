@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,8 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.registry import algorithm_class
-from fedcord.core.contract import Algorithm, Explains, FitsTask, KeepsOwnModels, MixesNetworks
+from fedcord.core.contract import Algorithm, Review
+from fedcord.core.declaration import check_declaration
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import Examples
 from fedcord.core.params import build
@@ -44,7 +44,8 @@ class Experiment:
 
     `data_hash` is of the examples as they were dealt out, of the test part, and of the constants
     that a table is standardised by, before any frozen network looks at them: methods that are given
-    features have the hash of those that are not.
+    features have the hash of those that are not. `notes` is what the algorithm says of its settings
+    for this task.
     """
 
     config: RunConfig
@@ -55,14 +56,14 @@ class Experiment:
     task: Task
     blueprint: Blueprint
     data_hash: str
+    notes: tuple[str, ...] = ()
 
     def warnings(self) -> tuple[str, ...]:
         """What deserves a second look in the data's spread and the settings, in plain words."""
         dataset, partition = self.dataset, self.partition
         counts = partition.counts(dataset.train.labels, dataset.num_classes)
         spread = measure_heterogeneity(counts, partition.client_names, dataset.class_names)
-        own = self.algorithm.notes(self.task) if isinstance(self.algorithm, Explains) else ()
-        return dataset.notes + spread.warnings + own
+        return dataset.notes + spread.warnings + self.notes
 
 
 def build_experiment(
@@ -107,6 +108,7 @@ def build_experiment(
         raise ConfigError(problems)
     partition = partition_of(config, dataset)
     algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
+    check_declaration(algorithm)
     population = arrange(dataset, partition, config)
     values = task_values(dataset, config.model, data_dirs or ())
     identity = population.tensors()
@@ -117,9 +119,9 @@ def build_experiment(
         # no setting names them, so a run must not go on with others
         identity |= {"standardisation": torch.tensor([mean, std], dtype=torch.float64)}
     task = task_from_values(values)
-    problems = _misfits(algorithm, task, config)
-    if problems:
-        raise ConfigError(problems)
+    review = _reviewed(algorithm, task, config)
+    if review.errors:
+        raise ConfigError(review.errors)
     data_hash = hash_tensors(identity)
     if is_applicable(algorithm, task):
         population, values = as_features(
@@ -135,23 +137,22 @@ def build_experiment(
         task=task,
         blueprint=Blueprint.of(algorithm, TASK_FACTORY, values),
         data_hash=data_hash,
+        notes=review.notes,
     )
 
 
-def _misfits(algorithm: Algorithm, task: Task, config: RunConfig) -> list[str]:
-    """What of the algorithm and its parts does not fit the task."""
-    may_differ = (isinstance(algorithm, KeepsOwnModels) and algorithm.keeps_own_models) or (
-        isinstance(algorithm, MixesNetworks) and algorithm.mixes_networks
-    )
-    if len(set(config.model)) > 1 and not may_differ:
-        return [
-            f"{config.algorithm} needs one network for all clients, but {len(set(config.model))} "
-            f"different ones are given ({', '.join(config.model)}); give --model once, or use a "
-            "method that takes any networks, such as accord or fedproto."
-        ]
-    parts = [getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)]  # type: ignore[arg-type]
-    fitting = (part for part in (algorithm, *parts) if isinstance(part, FitsTask))
-    return [problem for part in fitting for problem in part.problems(task)]
+def _reviewed(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
+    """What the algorithm says of the task, if it can have such networks at all."""
+    traits, networks = algorithm.traits, set(config.model)
+    if len(networks) > 1 and not (traits.keeps_own_models or traits.mixes_networks):
+        return Review(
+            errors=(
+                f"{config.algorithm} needs one network for all clients, but {len(networks)} "
+                f"different ones are given ({', '.join(config.model)}); give --model once, or use "
+                "a method that takes any networks, such as accord or fedproto.",
+            )
+        )
+    return algorithm.review(task)
 
 
 def task_values(

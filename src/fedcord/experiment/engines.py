@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedcord.core.atomic import remove_stale
-from fedcord.core.contract import SharesWork
 from fedcord.core.errors import ConfigError
 from fedcord.engine.federation import Federation, Patience
 from fedcord.engine.memory_store import InProcessMemory
@@ -54,7 +53,7 @@ def _transport(
     agreement: Agreement,
 ) -> Transport:
     blueprint, population, cache = experiment.blueprint, experiment.population, None
-    if reuse is not None and isinstance(experiment.algorithm, SharesWork):
+    if reuse is not None and experiment.algorithm.traits.shares_work:
         values = json.dumps(blueprint.task_values, sort_keys=True)
         cache = WorkCache(reuse, values, versions())
     if engine == "processes":

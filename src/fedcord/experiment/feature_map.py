@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 
-from fedcord.core.contract import ClientId, Env, KeepsOwnModels, ShowsFeatures
+from fedcord.core.contract import ClientId, Env, ShowsFeatures
 from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.tensors import Tensors
 from fedcord.engine.threads import torch_threads
@@ -52,7 +52,7 @@ def draw_feature_map(
     config = load_config(folder.read_config())
     experiment = build_experiment(config, data_dirs=data_dirs)
     algorithm, task = experiment.algorithm, experiment.task
-    if not isinstance(algorithm, ShowsFeatures):
+    if not algorithm.traits.shows_features:
         raise ConfigError(
             f"{config.algorithm} has no single network whose features could be drawn; methods that "
             "average models or exchange prototypes have."
@@ -67,7 +67,7 @@ def draw_feature_map(
     with torch_threads(config.threads):
         env = Env(task, config.seed, max(saved.state.round - 1, 0), saved.state.round).at(at)
         inputs = task.prepare(test.inputs[places]).to(task.device)
-        view = algorithm.feature_view(saved.state.model, memory, inputs, env)
+        view = cast(ShowsFeatures, algorithm).feature_view(saved.state.model, memory, inputs, env)
     features, labels = view.features.double().cpu().numpy(), test.labels[places].numpy()
     names = experiment.dataset.class_names
     held = view.prototypes
@@ -82,9 +82,7 @@ def _whose(
     experiment: Experiment, saved: Checkpoint, client: ClientId | None
 ) -> tuple[Tensors, ClientId]:
     """The memory to use and the client it belongs to; the server has none and is nobody's."""
-    algorithm = experiment.algorithm
-    keeps_own = isinstance(algorithm, KeepsOwnModels) and algorithm.keeps_own_models
-    if not keeps_own:
+    if not experiment.algorithm.traits.keeps_own_models:
         if client is not None:
             raise ConfigError(
                 f"client {client}: {experiment.config.algorithm} makes one model for all clients; "

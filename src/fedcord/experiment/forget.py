@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from fedcord.algorithms.analytic.ledger import ledger_rows
 from fedcord.algorithms.analytic.membership import HoldsSums, forget, model_difference
-from fedcord.core.contract import ClientId, Env, Personalizes, ServerState
+from fedcord.core.contract import ClientId, Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.tensors import Tensors
 from fedcord.engine.evaluation import Evaluation
@@ -321,7 +321,7 @@ def _write(folder: RunFolder, experiment: Experiment, new: _Run) -> None:
     folder.checkpoints.mkdir(exist_ok=True)
     server = Checkpoint(new.checkpoint.state, {})
     save_checkpoint(folder.checkpoints, server, config_hash, keep=1)
-    if isinstance(experiment.algorithm, Personalizes):
+    if experiment.algorithm.traits.personalizes:
         save_personal(folder.path, new.checkpoint.memories, config_hash)
     else:
         (folder.path / PERSONAL).unlink(missing_ok=True)

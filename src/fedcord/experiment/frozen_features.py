@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.analytic.features import network_features
-from fedcord.core.contract import Algorithm, LooksThroughNetwork
+from fedcord.core.contract import Algorithm
 from fedcord.core.examples import Examples
 from fedcord.core.task import Task
 from fedcord.engine.population import Population
@@ -27,9 +27,7 @@ from fedcord.models.frozen import FrozenNetwork
 
 def is_applicable(algorithm: Algorithm, task: Task) -> bool:
     """Whether the method would see no difference, and there is something to gain."""
-    if not (isinstance(algorithm, LooksThroughNetwork) and algorithm.looks_through_network):
-        return False
-    if len(task.networks) != 1:
+    if not algorithm.traits.looks_through_network or len(task.networks) != 1:
         return False
     network = task.scratch_network()
     return isinstance(network, FrozenNetwork) and not network.is_identity

@@ -45,8 +45,11 @@ def load_config(
     with gather(problems):
         cls = algorithm_class(config.algorithm)
         algorithm = build(cls, params, see=f"fedcord list algorithms {config.algorithm}")
+        from fedcord.core.declaration import check_declaration  # imports PyTorch
+
+        check_declaration(algorithm)
         params = plain(algorithm)
-        fixed = algorithm.rounds
+        fixed = algorithm.traits.rounds
         if fixed is not None and rounds not in (None, fixed) and not fixed_rounds_win:
             problems.append(
                 f"rounds = {rounds}: {config.algorithm} needs exactly {fixed}; leave --rounds out."

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedcord.core.contract import Env, Personalizes, ServerState
+from fedcord.core.contract import Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError, DataError, FedcordError
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
@@ -235,7 +235,7 @@ def _run(
     if config.validation > 0:
         for_selection = validate_clients(federation, state, config.seed, eligible, config.threads)
     after, kept = federation.take_traffic(), federation.gather_memory()
-    if isinstance(algorithm, Personalizes):
+    if algorithm.traits.personalizes:
         save_personal(folder.path, kept, config.hash)
     clients = clients_record(local, for_selection, experiment.partition.num_clients)
     final = Checkpoint(state, kept).hash

@@ -52,8 +52,8 @@ def with_encoders(
 
 def at_sums(accord: Accord, values: dict[str, object] = VECTOR, seed: int = 0) -> Env:
     """The place of the last round, which is for sums."""
-    assert accord.rounds is not None
-    return Env(task(values), seed, accord.rounds - 1, accord.rounds)
+    assert accord.traits.rounds is not None
+    return Env(task(values), seed, accord.traits.rounds - 1, accord.traits.rounds)
 
 
 def sums_of(
@@ -89,7 +89,7 @@ def run(
     accord: Accord, values: dict[str, object] = VECTOR, sizes: tuple[int, ...] = (40, 25, 12, 60)
 ) -> tuple[list[ServerState], list[RoundRecord]]:
     """A whole run; the states after every round and what was recorded."""
-    here, rounds = task(values), accord.rounds
+    here, rounds = task(values), accord.traits.rounds
     assert rounds is not None
     env = Env(here, 0, num_rounds=rounds)
     reached = federation.sequential(accord, here, population(values, sizes))

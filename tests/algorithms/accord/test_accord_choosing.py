@@ -22,7 +22,6 @@ from fedcord.algorithms.accord.selection import (
     linear_cka,
 )
 from fedcord.cli.main import main
-from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError
 from fedcord.core.rng import torch_generator
 from fedcord.ops.number_format import (
@@ -153,10 +152,10 @@ def test_bytes_of_small_formats_count_against_the_budget() -> None:
 
 
 def test_limits_that_no_encoder_can_meet_are_refused_at_once_all_together() -> None:
-    with pytest.raises(ConfigError) as caught:
-        method(joint={"width_limit": 10}, selection={"byte_budget": 100}).init(Env(task(), 0))
-    assert "1 encoder(s) of width 16 make a head of 16 features" in str(caught.value)
-    assert "takes 576 bytes as float32; raise it to 576 or more" in str(caught.value)
+    tight = method(joint={"width_limit": 10}, selection={"byte_budget": 100})
+    wide, heavy = tight.review(task()).errors
+    assert "1 encoder(s) of width 16 make a head of 16 features" in wide
+    assert "takes 576 bytes as float32; raise it to 576 or more" in heavy
     with pytest.raises(ConfigError, match="refinements = 1 needs every encoder's own columns"):
         method(refinements=1, joint={"projection": 4})
     with pytest.raises(ConfigError, match="projection and expansion"):

@@ -117,7 +117,7 @@ def test_the_meeting_is_a_round_of_its_own_before_the_sums() -> None:
         "who is there",
         "sums",
     ]
-    assert method(wire="masked64", selection={"rule": "all"}).rounds == 3
+    assert method(wire="masked64", selection={"rule": "all"}).traits.rounds == 3
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,8 @@ def test_what_masks_rule_out_is_said_together() -> None:
 
 
 def test_notes_say_what_is_hidden_and_what_is_not() -> None:
-    assert method().notes(task()) == ()
-    hidden, open_ = method(wire="masked64").notes(task())
+    assert method().review(task()).notes == ()
+    hidden, open_ = method(wire="masked64").review(task()).notes
     assert "the exact sum over all clients and no single message" in hidden
     assert "encoders, the prototypes sent with them, and class counts travel in the open" in open_
 

@@ -182,7 +182,7 @@ def before_refinement(accord: Any) -> Any:
     """The state after the first solve of drawn encoders, the head shared."""
     people = population(VECTOR, sizes=(40, 25, 12, 60))
     clients = [people.client(k) for k in range(4)]
-    env = Env(task(VECTOR), 0, 2, accord.rounds)
+    env = Env(task(VECTOR), 0, 2, accord.traits.rounds)
     state = solved(accord, with_encoders(accord, env, CHOSEN), clients, env)
     return state, clients, at_round(env, 3)
 

@@ -11,7 +11,7 @@ import torch
 
 from fedcord.contract.faulty_transport import Tampering
 from fedcord.core.contract import Env
-from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.errors import ProtocolError
 from fedcord.core.task import Task
 from fedcord.engine import node
 from fedcord.engine.federation import Federation
@@ -95,9 +95,9 @@ def test_bytes_with_balance_and_float32_sums_and_without_roll_call() -> None:
 
 
 def test_rounds_are_as_many_as_phases() -> None:
-    assert method().rounds == 3
-    assert method(selection={"rule": "cka"}).rounds == 2
-    assert method(refinements=2).rounds == 7
+    assert method().traits.rounds == 3
+    assert method(selection={"rule": "cka"}).traits.rounds == 2
+    assert method(refinements=2).traits.rounds == 7
 
 
 @pytest.mark.parametrize(
@@ -195,9 +195,9 @@ def test_networks_of_any_kind_work_together_and_their_columns_follow_each_other(
 
 def test_the_mean_of_different_widths_is_refused_before_anything_happens() -> None:
     accord = method(joint={"combine": "mean"})
-    with pytest.raises(ConfigError, match=r"needs encoders of one width, but .* 6, 7, 9; use"):
-        accord.init(Env(task(MIXED), 0))
-    accord.init(Env(task(VECTOR), 0))
+    (error,) = accord.review(task(MIXED)).errors
+    assert "needs encoders of one width, but the networks have 6, 7, 9; use" in error
+    assert accord.review(task(VECTOR)).errors == ()
 
 
 @pytest.mark.parametrize("form", ["float16", "int8"])

@@ -230,12 +230,12 @@ def test_a_second_head_of_the_same_sums_is_refused() -> None:
 
 
 def test_notes_say_plainly_that_encoders_are_not_covered() -> None:
-    claim, limit = private(2.0).notes(task())
+    claim, limit = private(2.0).review(task()).notes
     assert "(2, 1e-05)-differentially private" in claim
     assert "epsilon = 2 covers the head given the encoders. The ENCODERS ARE NOT COVERED" in limit
     shares = private(2.0, privacy={"noise_at": "distributed"})
-    assert any("use wire=masked64" in note for note in shares.notes(task()))
-    assert len(replace(shares, wire="masked64").notes(task())) == 4
+    assert any("use wire=masked64" in note for note in shares.review(task()).notes)
+    assert len(replace(shares, wire="masked64").review(task()).notes) == 4
 
 
 def test_a_private_run_says_so_and_cannot_forget(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,7 @@ def test_refinement_moves_the_clients_own_block_against_the_whole_head() -> None
     def refined(**values: Any) -> tuple[float, float, float]:
         """Reported loss, and the head's own loss on the client before and after."""
         accord = method(refinements=1, refine=values, joint={"public": "pixels"})
-        env = Env(task(MIXED), 0, 2, accord.rounds or 0)
+        env = Env(task(MIXED), 0, 2, accord.traits.rounds or 0)
         everyone = population(MIXED, sizes=(40, 25, 12, 60))
         clients = [everyone.client(k) for k in range(4)]
         state = solved(accord, with_encoders(accord, env, CHOSEN), clients, env)
@@ -211,12 +212,12 @@ def test_it_takes_its_columns_from_the_width_that_encoders_may_fill() -> None:
     assert len(public.shared["chosen"]) == 2  # 8 columns are taken
     assert public.result["head.weight"].shape == (2 * 16 + 8 + 1, 3)
     narrow = method(joint={"width_limit": 20, "public": "pixels"})
-    with pytest.raises(ConfigError, match=r"of width 16 and the public one of width 8 make .* 24"):
-        narrow.init(Env(task(), 0))
-    method(joint={"width_limit": 24, "public": "pixels"}).init(Env(task(), 0))
+    (error,) = narrow.review(task()).errors
+    assert "of width 16 and the public one of width 8 make a head of 24" in error
+    assert not method(joint={"width_limit": 24, "public": "pixels"}).review(task()).errors
     many = method(joint={"width_limit": 50, "public": "pixels"}, selection={"max_encoders": 3})
-    with pytest.raises(ConfigError, match=r"3 encoder\(s\) of width 16 and the public one"):
-        many.init(Env(task(), 0))
+    (error,) = many.review(task()).errors
+    assert "3 encoder(s) of width 16 and the public one" in error
 
 
 def test_a_mean_has_no_place_for_another_width() -> None:
@@ -246,8 +247,8 @@ def test_unknown_encoders_end_with_2_and_the_names_there_are(
 
 
 def test_inputs_an_encoder_cannot_read_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"joint\.public = 'random-conv': .* reads images"):
-        method(joint={"public": "random-conv"}).init(Env(task(VECTOR), 0))
+    (error,) = method(joint={"public": "random-conv"}).review(task(VECTOR)).errors
+    assert re.search("joint.public = 'random-conv': .* reads images", error)
 
 
 def test_masks_noise_and_personal_heads_go_with_it() -> None:

@@ -66,9 +66,9 @@ def updates(
 
 def trained(method: Any, clients: Sequence[ClientData], at: Env | None = None) -> ServerState:
     """All rounds of a method, client numbers by place."""
-    start = replace(at or env(), num_rounds=method.rounds)
+    start = replace(at or env(), num_rounds=method.traits.rounds)
     state: ServerState = method.init(start)
-    for round_ in range(method.rounds):
+    for round_ in range(method.traits.rounds):
         here = replace(start, round=round_)
         state = method.aggregate(state, iter(updates(method, state, clients, here)), here)
     return state

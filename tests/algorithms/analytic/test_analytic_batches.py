@@ -187,8 +187,8 @@ def test_what_is_sent_is_what_was_agreed_and_clients_that_cannot_be_timed_do_not
 
 def test_that_runs_agree_up_to_rounding_only_is_said_before() -> None:
     for method in (ADAPTIVE, PFedACnnL(LAYERS, batches=Batches(rule="adaptive"))):
-        (note,) = method.notes(HERE.task)
+        (note,) = method.review(HERE.task).notes
         assert "not in every bit" in note
-    assert FedACnnL(LAYERS).notes(HERE.task) == ()
-    assert FedACnnL(LAYERS).is_additive
-    assert not ADAPTIVE.is_additive
+    assert FedACnnL(LAYERS).review(HERE.task).notes == ()
+    assert FedACnnL(LAYERS).traits.additive
+    assert not ADAPTIVE.traits.additive

@@ -129,8 +129,8 @@ def test_messages_have_one_shape_and_are_no_longer_than_packed_sums() -> None:
 
 def test_what_factors_rule_out() -> None:
     packed, factored = pair()
-    assert packed.is_additive
-    assert not factored.is_additive
+    assert packed.traits.additive
+    assert not factored.traits.additive
     assert "not sums over samples" in (factored.why_not_forget() or "")
     with pytest.raises(ConfigError, match="noise is calibrated to sums"):
         build(AFL, {"wire": "rfactor", "privacy": {"epsilon": 1.0}})

@@ -116,11 +116,11 @@ def test_who_is_there_is_all_that_the_first_round_tells() -> None:
     first = MASKED.client_update({}, {}, CLIENTS[0], env(0, 2).at(0)).update
     assert list(first.tensors) == ["masks.present"]
     assert int(first.tensors["masks.present"]) == 1
-    assert (MASKED.rounds, PLAIN.rounds) == (2, 1)
+    assert (MASKED.traits.rounds, PLAIN.traits.rounds) == (2, 1)
 
 
 def test_what_masks_rule_out() -> None:
-    assert not MASKED.is_additive
+    assert not MASKED.traits.additive
     assert "only their sum is known" in (MASKED.why_not_forget() or "")
     with pytest.raises(ConfigError, match="class counts would travel in the open"):
         build(AFL, {"wire": "masked64", "balanced": True})
@@ -145,15 +145,17 @@ def test_noise_of_masked_clients_adds_up_to_what_was_calibrated() -> None:
 
 def test_what_may_be_claimed_is_said_before_the_run() -> None:
     task = env().task
-    assert PLAIN.notes(task) == ()
-    (masks,) = MASKED.notes(task)
+    assert PLAIN.review(task).notes == ()
+    (masks,) = MASKED.review(task).notes
     assert "no single message" in masks
     assert "a simulation of the protocol, not protection" in masks
     shares = replace(PLAIN, privacy=Privacy(epsilon=2.0, noise_at="distributed"))
-    claim, warning = shares.notes(task)
+    claim, warning = shares.review(task).notes
     assert "(2, 1e-05)-differentially private" in claim
     assert "use wire=masked64" in warning
-    assert len(replace(shares, wire="masked64").notes(task)) == 2  # masks and claim, no warning
+    assert (
+        len(replace(shares, wire="masked64").review(task).notes) == 2
+    )  # masks and claim, no warning
 
 
 @pytest.mark.parametrize("engine", ["sequential", "wire"])

@@ -107,7 +107,7 @@ def test_private_afl_stays_near_the_exact_model_for_a_loose_budget(noise_at: str
     private = replace(exact, privacy=Privacy(epsilon=8.0, noise_at=noise_at))
     found, wanted = trained(private, clients), trained(exact, clients)
     assert 1e-4 < gap(weight(found), weight(wanted)) < 0.5
-    assert private.is_additive == (noise_at == "server")
+    assert private.traits.additive == (noise_at == "server")
     strict = replace(exact, privacy=Privacy(epsilon=0.05, noise_at=noise_at))
     assert float(trained(strict, clients).result["head.ridge"]) > 100  # the floor holds
 

@@ -222,5 +222,5 @@ def test_numbers_or_all() -> None:
 
 
 def test_a_network_without_stages_is_mentioned() -> None:
-    assert "no stages" in FedRCL().notes(federation.task())[0]
-    assert FedRCL().notes(federation.task(federation.IMAGE)) == ()
+    assert "no stages" in FedRCL().review(federation.task()).notes[0]
+    assert FedRCL().review(federation.task(federation.IMAGE)).notes == ()

@@ -42,11 +42,11 @@ def policy(kind: str, **values: Any) -> dict[str, Any]:
 
 def train(algorithm: OneShot, data: ClientData | None = None) -> ClientResult:
     """All chunks of client 0; the last result."""
-    env = Env(task(), 0, num_rounds=algorithm.rounds or 1)
+    env = Env(task(), 0, num_rounds=algorithm.traits.rounds or 1)
     shared = algorithm.init(env).shared
     held = data or population().client(0)
     memory: Mapping[str, Tensor] = {}
-    for round_ in range(algorithm.rounds or 1):
+    for round_ in range(algorithm.traits.rounds or 1):
         here = dataclasses.replace(env, round=round_, client=0)
         result = algorithm.client_update(shared, memory, held, here)
         memory = result.memory
@@ -56,7 +56,7 @@ def train(algorithm: OneShot, data: ClientData | None = None) -> ClientResult:
 def run(
     algorithm: OneShot, values: dict[str, object] = VECTOR
 ) -> tuple[ServerState, list[RoundRecord], Federation]:
-    here, rounds = task(values), algorithm.rounds or 1
+    here, rounds = task(values), algorithm.traits.rounds or 1
     env = Env(here, 0, num_rounds=rounds)
     reached = federation.sequential(algorithm, here, population(values))
     records: list[RoundRecord] = []

@@ -27,7 +27,7 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import SendsOnce
 from fedcord.algorithms.oneshot.baselines.otfusion import OTFusion
 from fedcord.algorithms.oneshot.servers.ensemble import features_of
 from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Update
-from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.errors import ProtocolError
 from fedcord.core.task import Task, tensors_of
 from fedcord.core.tensors import Tensors, select
 from fedcord.engine.evaluation import evaluate
@@ -84,7 +84,7 @@ def accuracy(method: SendsOnce, values: dict[str, object]) -> float:
     ids=lambda method: f"{type(method).__name__}-{getattr(method, 'fusion', '')}",
 )
 def test_every_baseline_learns_the_small_task_in_one_round(method: SendsOnce) -> None:
-    assert method.rounds == 1
+    assert method.traits.rounds == 1
     assert accuracy(method, VECTOR) > 0.85
 
 
@@ -247,8 +247,8 @@ def test_fedetf_first_step_follows_the_stated_loss(loss: str) -> None:
 
 def test_fedetf_needs_two_classes() -> None:
     single = Task(1, (8,), env().task.networks, lambda x: x)
-    with pytest.raises(ConfigError, match="fedetf needs at least 2 classes"):
-        FedETF().init(Env(single, 0))
+    (error,) = FedETF().review(single).errors
+    assert "fedetf needs at least 2 classes" in error
 
 
 def test_nobody_with_examples_is_refused() -> None:

@@ -28,7 +28,7 @@ K, C = len(SIZES), 3
 
 def run(fens: Any, values: Any = VECTOR, visited: Any = lambda round_: range(K)) -> Any:
     here = task(values)
-    env = Env(here, 0, num_rounds=fens.rounds)
+    env = Env(here, 0, num_rounds=fens.traits.rounds)
     states, records = [fens.init(env)], []
     reached = federation.sequential(fens, here, population(values, SIZES))
 
@@ -36,7 +36,7 @@ def run(fens: Any, values: Any = VECTOR, visited: Any = lambda round_: range(K))
         states.append(state)
         records.append(record)
 
-    run_rounds(fens, reached, env, states[0], Schedule(fens.rounds, visited), note)
+    run_rounds(fens, reached, env, states[0], Schedule(fens.traits.rounds, visited), note)
     return states, records, reached, env
 
 
@@ -159,7 +159,7 @@ def test_rounds_of_the_aggregator_against_steps_on_held_out_scores(form: str, se
 
 def test_the_authors_settings_are_the_defaults() -> None:
     fens = FENS()
-    assert (fens.server_optimizer, fens.server_lr, fens.rounds) == ("fedadam", 1e-3, 501)
+    assert (fens.server_optimizer, fens.server_lr, fens.traits.rounds) == ("fedadam", 1e-3, 501)
     assert (fens.training.steps, fens.training.lr, fens.training.batch_size) == (1, 1.0, 128)
     assert (fens.model_format, fens.holdout) == ("int8", 0.1)
 

@@ -13,7 +13,7 @@ import torch
 from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.member import Member, received, upload, upload_spec
 from fedcord.algorithms.oneshot.policy import Policy, Sigma
-from fedcord.core.contract import ClientResult, Env, Probes
+from fedcord.core.contract import ClientResult, Env
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.tensors import hash_tensors, select, spec_of
@@ -74,7 +74,7 @@ def test_invariant_32_nothing_flows_back() -> None:
     started = algorithm.init(Env(task(), 0, num_rounds=4))
     assert hash_tensors(state.shared) == hash_tensors(started.shared)
     assert len(records) == 4
-    assert isinstance(algorithm, Probes)
+    assert algorithm.traits.probes
     assert [record.bytes_down > 0 for record in records] == [False, False, False, True]
     assert [record.bytes_up > 0 for record in records] == [False, False, False, True]
 
@@ -94,7 +94,7 @@ def test_invariant_32_clients_go_on_from_what_they_kept_not_from_what_arrives() 
 @pytest.mark.parametrize("chunks", [2, 4])
 def test_invariant_33_checkpoints_change_no_bit(name: str, chunks: int) -> None:
     once, often = preset(name), preset(name, {"checkpoints": chunks})
-    assert often.rounds == chunks
+    assert often.traits.rounds == chunks
     assert same_bits(train(once), train(often))
 
 
@@ -119,7 +119,7 @@ def test_an_optimiser_made_anew_forgets_the_momentum_of_weights_and_of_sigma(for
 
 
 def test_checkpoints_are_at_most_one_per_epoch() -> None:
-    assert preset("fafi", {"checkpoints": 100}).rounds == 4
+    assert preset("fafi", {"checkpoints": 100}).traits.rounds == 4
 
 
 def test_a_client_keeps_nothing_after_the_exchange() -> None:

@@ -135,22 +135,22 @@ def test_a_runaway_is_named() -> None:
     ],
 )
 def test_notes_say_what_will_happen(values: dict[str, Any], words: str) -> None:
-    (note,) = method(QUICK, values).notes(task())
+    (note,) = method(QUICK, values).review(task()).notes
     assert re.search(words, note)
 
 
 def test_recommended_settings_have_no_notes() -> None:
     for name in ("fafi", "flare", "v7", "flare-scale-free", "flare-lpa"):
-        assert preset(name).notes(task()) == ()
+        assert preset(name).review(task()).notes == ()
 
 
 def test_a_fallback_of_anchors_is_noted() -> None:
     narrow = {**VECTOR, "models": ["mlp:1"]}
     algorithm = preset("flare", {"anchors": {"fallback": "lowcoherence"}})
-    (note,) = algorithm.notes(task(narrow))
+    (note,) = algorithm.review(task(narrow)).notes
     assert "3 classes do not form a simplex in 1 dimensions" in note
-    with pytest.raises(ConfigError, match="3 classes do not form a simplex in 1 dimensions"):
-        preset("flare").init(Env(task(narrow), 0))
+    (error,) = preset("flare").review(task(narrow)).errors
+    assert "3 classes do not form a simplex in 1 dimensions" in error
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,12 @@ def test_bad_combinations_are_refused_in_words(values: dict[str, Any], words: st
 
 
 def test_settings_that_do_not_fit_the_task_are_refused_in_words() -> None:
-    env = Env(task(), 0)
-    with pytest.raises(ConfigError, match="'simclr' does not fit this data"):
-        method({"local": {"views": "simclr"}}).init(env)
-    with pytest.raises(ConfigError, match="compares two views"):
-        method({"objective": {"contrastive": "simclr"}}).init(env)
-    two = {**VECTOR, "models": ["mlp:16", "mlp:8"]}
-    with pytest.raises(ConfigError, match="2 different models were given"):
-        method().init(Env(task(two), 0))
+    (error,) = method({"local": {"views": "simclr"}}).review(task()).errors
+    assert "'simclr' does not fit this data" in error
+    (error,) = method({"objective": {"contrastive": "simclr"}}).review(task()).errors
+    assert "compares two views" in error
+    (error,) = method().review(task({**VECTOR, "models": ["mlp:16", "mlp:8"]})).errors
+    assert "2 different models were given" in error
 
 
 def test_networks_without_encoder_weights_train_prototypes_only() -> None:

@@ -10,7 +10,6 @@ from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.prototype.fedsa import ANCHORS, GAP, FedSA, first_anchors, mean_gap
 from fedcord.algorithms.prototype.local_work import current_network
 from fedcord.algorithms.prototype.prototypes import Prototypes
-from fedcord.core.errors import ConfigError
 from tests import federation
 from tests.algorithms.prototype import parties
 
@@ -123,6 +122,6 @@ def test_10_6_answers_come_from_prototypes_not_from_anchors() -> None:
 
 
 def test_10_7_one_class_is_refused() -> None:
-    values = {**federation.VECTOR, "num_classes": 1}
-    with pytest.raises(ConfigError, match="anchors of 1 class"):
-        FedSA(local=LOCAL).init(federation.env(values))
+    task = federation.task({**federation.VECTOR, "num_classes": 1})
+    (error,) = FedSA(local=LOCAL).review(task).errors
+    assert "anchors of 1 class" in error

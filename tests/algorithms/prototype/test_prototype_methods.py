@@ -101,7 +101,7 @@ def test_15_6_a_class_of_clients_who_stay_away_keeps_its_value(name: str) -> Non
     if not name.startswith("fedtgp"):  # there one network makes the prototypes of all classes
         assert torch.equal(known[0].values[2], known[2].values[2])
     assert not torch.equal(known[0].values[0], known[2].values[0])
-    if algorithm.keeps_own_models:  # who stays away keeps its model
+    if algorithm.traits.keeps_own_models:  # who stays away keeps its model
         kept = [
             parties.run(algorithm, people, rounds=r, clients=lambda r: [0, 1] if r == 0 else [0])
             for r in (1, 3)

@@ -64,13 +64,15 @@ from fedcord.algorithms.oneshot.member import COUNTS
 from fedcord.algorithms.oneshot.objective import Objective
 from fedcord.algorithms.oneshot.oneshot import OneShot
 from fedcord.algorithms.oneshot.policy import Policy
-from fedcord.algorithms.oneshot.rules import task_rules
+from fedcord.algorithms.oneshot.rules import client_review
 from fedcord.core.contract import (
     METRIC,
     ClientId,
     ClientResult,
     Env,
+    Review,
     ServerState,
+    Traits,
     Update,
     Updates,
     Work,
@@ -130,23 +132,29 @@ class Accord:
         return planned(self.selection.asks_first, self.is_masked, self.refinements)
 
     @property
-    def rounds(self) -> int | None:
-        """Class counts if needed, encoders, who is there if masked, sums, two per refinement."""
-        return len(self.phases)
+    def traits(self) -> Traits:
+        """Encoders are only asked for features, so any will do; a mean needs equal widths.
+
+        Rounds: class counts if needed, encoders, who is there if masked, sums, two per refinement.
+        """
+        return Traits(
+            rounds=len(self.phases),
+            mixes_networks=True,
+            personalizes=True,
+            shares_work=True,
+            observes=True,
+        )
 
     @property
     def settled_first(self) -> tuple[int, str]:
         """What depends on who holds what: all rounds but the last solve and its meeting."""
         return len(self.phases) - (2 if self.is_masked else 1), "the encoders"
 
-    @property
-    def mixes_networks(self) -> bool:
-        """Encoders are only asked for features, so any will do; a mean needs equal widths."""
-        return True
-
-    def notes(self, task: Task) -> tuple[str, ...]:
-        """What deserves a second look in these settings for this task."""
-        return (*self._clients.notes(task), *disclosures(self._head))
+    def review(self, task: Task) -> Review:
+        """What encoders and head need of the task's networks, and what the sums disclose."""
+        wrong = misfits(self.selection, self.joint, self.encoder_format, task)
+        own = Review(tuple(wrong), disclosures(self._head))
+        return client_review(self._clients, task) + self.refine.review(task) + own
 
     def observations(self, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong."""
@@ -154,10 +162,6 @@ class Accord:
 
     def init(self, env: Env) -> ServerState:
         """Nothing known and nothing to send: first weights follow from the seed."""
-        problems = misfits(self.selection, self.joint, self.encoder_format, env.task)
-        problems += task_rules(self._clients, env.task)
-        if problems:
-            raise ConfigError(problems)
         return ServerState(shared={})
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:

@@ -46,7 +46,7 @@ def misfits(selection: Selection, joint: JointFeatures, form: str, task: Task) -
     """What cannot work with this task's networks, whoever takes part."""
     places = range(len(task.networks))
     least = min(_encoder_bytes(task, client, form) for client in places)
-    problems = list(joint.problems(task))
+    problems = list(joint.review(task).errors)
     if least > selection.byte_budget:
         problems.append(
             f"selection.byte_budget = {selection.byte_budget:g} does not hold one encoder, which "

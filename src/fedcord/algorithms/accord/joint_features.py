@@ -20,7 +20,7 @@ from torch import Tensor
 from fedcord.algorithms.analytic.features import network_features, random_features, random_map
 from fedcord.algorithms.analytic.stats import feature_tag
 from fedcord.algorithms.oneshot.encoder import encoder_with
-from fedcord.core.contract import ClientId, Env
+from fedcord.core.contract import ClientId, Env, Review
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
 from fedcord.core.params import check_params, param
@@ -83,20 +83,22 @@ class JointFeatures:
         """Blocks side by side: the chosen clients' and the public one."""
         return len(chosen) + bool(self.public)
 
-    def problems(self, task: Task) -> tuple[str, ...]:
+    def review(self, task: Task) -> Review:
         """What does not fit the task's networks, whichever clients are chosen."""
         try:
             self._public_width(task)
         except ConfigError as error:
-            return tuple(f"joint.public = {self.public!r}: {why}" for why in error.problems)
+            found = (f"joint.public = {self.public!r}: {why}" for why in error.problems)
+            return Review(tuple(found))
         widths = sorted({encoder_width(task, client) for client in range(len(task.networks))})
         if self.combine == "mean" and len(widths) > 1:
-            return (
+            differing = (
                 f"joint.combine = 'mean' needs encoders of one width, but the networks have "
-                f"{', '.join(map(str, widths))}; use --set joint.combine=concat.",
+                f"{', '.join(map(str, widths))}; use --set joint.combine=concat."
             )
+            return Review(errors=(differing,))
         problem = self.too_wide(1, widths[0], task)
-        return () if problem is None else (problem,)
+        return Review() if problem is None else Review(errors=(problem,))
 
     def too_wide(self, num_encoders: int, encoder_width: int, task: Task) -> str | None:
         """Why a head on so many encoders would not fit, or None when it does."""

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 import torch
 
-from fedcord.core.contract import Update, Updates
+from fedcord.core.contract import Review, Update, Updates
 from fedcord.core.errors import ConfigError
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
 
 SECONDS, DEADLINE = "pace.seconds", "pace.deadline"
@@ -136,13 +137,13 @@ class Batches:
         """Whether batches follow the clock."""
         return self.rule == "adaptive"
 
-    def notes(self) -> tuple[str, ...]:
+    def review(self, task: Task) -> Review:
         """What the clock does to reproducibility."""
         note = (
             "batches.rule = adaptive: batches follow the clock, so two runs agree up to rounding "
             "but not in every bit."
         )
-        return (note,) if self.is_adaptive else ()
+        return Review(notes=(note,) if self.is_adaptive else ())
 
     def most(self, sample_bytes: int) -> int:
         """Samples that fit the memory, at least one."""

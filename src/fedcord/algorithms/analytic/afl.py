@@ -49,7 +49,7 @@ from fedcord.algorithms.analytic.privacy import Privacy, add_noise
 from fedcord.algorithms.analytic.stats import StatsAccumulator
 from fedcord.algorithms.analytic.sum_messages import STATS, received, sent
 from fedcord.algorithms.analytic.wire import FORMATS, MASKED, RFACTOR
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -86,18 +86,21 @@ class AFL(SolvesFromSums):
         return self.wire == RFACTOR
 
     @property
-    def rounds(self) -> int | None:
-        """One; two with `balanced` or masks."""
-        return 2 if self.balanced or self.is_masked else 1
+    def traits(self) -> Traits:
+        """One round; two with `balanced` or masks.
 
-    @property
-    def is_additive(self) -> bool:
-        """Sums add up, unless every client adds noise or masks; factors do not."""
-        return self.privacy.client_noise == 0 and not (self.is_masked or self.is_factored)
+        Sums add up, unless every client adds noise or masks; factors do not.
+        """
+        hidden = self.privacy.client_noise > 0 or self.is_masked
+        return Traits(
+            rounds=2 if self.balanced or self.is_masked else 1,
+            additive=not (hidden or self.is_factored),
+            looks_through_network=self.features.looks_through_network,
+        )
 
-    def notes(self, task: Task) -> tuple[str, ...]:
-        """What may be claimed, and what it rests on."""
-        return claims(self.wire, self.privacy)
+    def review(self, task: Task) -> Review:
+        """What features need, what may be claimed, and what it rests on."""
+        return self.features.review(task) + Review(notes=claims(self.wire, self.privacy))
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """Sums; class counts alone in the first round of `balanced`."""

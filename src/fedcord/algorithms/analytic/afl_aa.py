@@ -37,7 +37,7 @@ from torch import Tensor
 
 from fedcord.algorithms.analytic.closed_form import Solved, SolvesFromSums, aligned, client_stats
 from fedcord.algorithms.analytic.features import FeatureMap
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import ClientResult, Env, ServerState, Traits, Update, Updates
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -59,9 +59,9 @@ class AFLByModels(SolvesFromSums):
         check_params(self)
 
     @property
-    def is_additive(self) -> bool:
-        """Models do not add up."""
-        return False
+    def traits(self) -> Traits:
+        """One round; models do not add up."""
+        return Traits(rounds=1, looks_through_network=self.features.looks_through_network)
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """A matrix and a model."""

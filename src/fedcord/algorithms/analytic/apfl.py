@@ -36,11 +36,14 @@ from fedcord.algorithms.analytic.closed_form import (
     mask_unseen,
 )
 from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.hiding import claims
 from fedcord.algorithms.analytic.own_ridge import own_ridge
+from fedcord.algorithms.analytic.privacy import Privacy
 from fedcord.algorithms.analytic.wire import FORMATS, MASKED
-from fedcord.core.contract import Env, ServerState
+from fedcord.core.contract import Env, Review, ServerState, Traits
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
 
 REFINE, REFINE_RIDGE = "refine.weight", "refine.ridge"
@@ -65,10 +68,16 @@ class APFL(SolvesFromSums):
         check_params(self)
 
     @property
-    def looks_through_network(self) -> bool:
-        """Whether neither stream looks at inputs themselves."""
+    def traits(self) -> Traits:
+        """Features stand for inputs where neither stream looks at inputs themselves."""
         both = (self.features, self.refinement)
-        return all(stream.looks_through_network for stream in both)
+        through = all(stream.looks_through_network for stream in both)
+        return replace(self.traits_of_sums(), looks_through_network=through, personalizes=True)
+
+    def review(self, task: Task) -> Review:
+        """What either stream needs, and what may be claimed of masked sums."""
+        streams = self.features.review(task) + self.refinement.review(task)
+        return Review(tuple(dict.fromkeys(streams.errors)), claims(self.wire, Privacy()))
 
     def init(self, env: Env) -> ServerState:
         """Nothing known yet; either stream may need the network."""

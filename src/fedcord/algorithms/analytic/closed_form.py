@@ -6,7 +6,7 @@ is all that late joining and forgetting need.
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from fedcord.algorithms.analytic.privacy import Privacy, add_noise, solve_noisy
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
 from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
 from fedcord.algorithms.analytic.wire import MASKED, check_float32_is_enough, wire_spec
-from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates
+from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -66,27 +66,24 @@ class SolvesFromSums(ABC):
         return self.wire == MASKED
 
     @property
-    def rounds(self) -> int | None:
-        """One; a first one settles who is there when sums are masked."""
-        return 2 if self.is_masked else 1
+    @abstractmethod
+    def traits(self) -> Traits:
+        """See `traits_of_sums`."""
 
-    @property
-    def is_additive(self) -> bool:
-        """Updates are sums over samples; with masks on them only all together are."""
-        return not self.is_masked
+    def review(self, task: Task) -> Review:
+        """What features need, and what may be claimed of masked sums."""
+        return self.features.review(task) + Review(notes=claims(self.wire, Privacy()))
 
-    def notes(self, task: Task) -> tuple[str, ...]:
-        """What may be claimed of masked sums."""
-        return claims(self.wire, Privacy())
+    def traits_of_sums(self) -> Traits:
+        """One round; a first one settles who is there when sums are masked.
 
-    def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """Clients report nothing that could go wrong."""
-        return ()
-
-    @property
-    def looks_through_network(self) -> bool:
-        """Whether inputs reach nothing but a frozen network."""
-        return self.features.looks_through_network
+        Updates are sums over samples; with masks on them only all together are.
+        """
+        return Traits(
+            rounds=2 if self.is_masked else 1,
+            additive=not self.is_masked,
+            looks_through_network=self.features.looks_through_network,
+        )
 
     def init(self, env: Env) -> ServerState:
         """Nothing known yet; clients are sent the feature map where it has weights."""
@@ -141,7 +138,7 @@ class SolvesFromSums(ABC):
     def why_not_forget(self) -> str | None:
         """Why a client cannot be taken out of the sums exactly, or None when it can."""
         why = why_not_forget(self.wire, Privacy(), balanced=False)
-        return why if why or self.is_additive else "its updates are not sums over samples"
+        return why if why or self.traits.additive else "its updates are not sums over samples"
 
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
         """Scores [B, C]: regressions of the one-hot code, not probabilities."""

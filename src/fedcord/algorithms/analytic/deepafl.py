@@ -52,11 +52,12 @@ from fedcord.algorithms.analytic.closed_form import (
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.fedhip import ALPHA, COUNT, METRIC, FedHiP
 from fedcord.algorithms.analytic.stats import SufficientStats
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.rng import derive_seed
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
 from fedcord.ops.gram import GramAccumulator
 from fedcord.ops.ridge import solve_ridge
@@ -81,19 +82,18 @@ class DeepAFL:
         check_params(self)
 
     @property
-    def rounds(self) -> int | None:
-        """One per block."""
-        return self.blocks
+    def traits(self) -> Traits:
+        """One round per block, whose updates are sums over samples."""
+        return Traits(
+            rounds=self.blocks,
+            additive=True,
+            looks_through_network=self.features.looks_through_network,
+            personalizes=True,
+        )
 
-    @property
-    def is_additive(self) -> bool:
-        """Every round's updates are sums over samples."""
-        return True
-
-    @property
-    def looks_through_network(self) -> bool:
-        """Whether inputs reach nothing but a frozen network."""
-        return self.features.looks_through_network
+    def review(self, task: Task) -> Review:
+        """What features need."""
+        return self.features.review(task)
 
     def init(self, env: Env) -> ServerState:
         """Nothing known yet."""

@@ -25,8 +25,7 @@ from torch import Tensor, nn
 
 from fedcord.algorithms.analytic.stats import feature_tag
 from fedcord.algorithms.oneshot.encoder import encoder_tensors, encoder_with
-from fedcord.core.contract import Env
-from fedcord.core.errors import ConfigError
+from fedcord.core.contract import Env, Review
 from fedcord.core.examples import Examples
 from fedcord.core.params import check_params, param
 from fedcord.core.rng import derive_seed
@@ -66,15 +65,20 @@ class FeatureMap:
         """Whether a frozen network would be all that sees the inputs."""
         return self.source != "pixels"
 
+    def review(self, task: Task) -> Review:
+        """Whether there is one network to look through, if one is needed."""
+        if self._source(task) != "model" or len(task.networks) == 1:
+            return Review()
+        several = (
+            "features.source = 'model': clients have different networks, but sums need one "
+            "feature map; use one model, or features.source=pixels."
+        )
+        return Review(errors=(several,))
+
     def shared(self, env: Env) -> dict[str, Tensor]:
         """What clients must be sent to compute features: a drawn network, or nothing."""
         if self._source(env.task) != "model":
             return {}
-        if len(env.task.networks) > 1:
-            raise ConfigError(
-                "features.source = 'model': clients have different networks, but sums need one "
-                "feature map; use one model, or features.source=pixels."
-            )
         network = env.task.initial_network(env.generator("init"))
         return prefixed(MODEL, encoder_tensors(network))
 

@@ -58,8 +58,7 @@ from fedcord.algorithms.analytic.layerwise import (
 )
 from fedcord.algorithms.analytic.stats import SufficientStats, feature_tag
 from fedcord.algorithms.analytic.sum_messages import STATS, add_messages, stats_update, summed_stats
-from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates
-from fedcord.core.errors import ConfigError
+from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -83,23 +82,14 @@ class FedACnnL:
     def __post_init__(self) -> None:
         check_params(self)
 
-    def notes(self, task: Task) -> tuple[str, ...]:
-        """What deserves a second look in these settings."""
-        return self.batches.notes()
-
-    def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """Clients report nothing that could go wrong."""
-        return ()
-
     @property
-    def rounds(self) -> int | None:
-        """One per layer."""
-        return self.layers.depth
+    def traits(self) -> Traits:
+        """One round per layer, whose updates are sums over samples; timings are not."""
+        return Traits(rounds=self.layers.depth, additive=not self.batches.is_adaptive)
 
-    @property
-    def is_additive(self) -> bool:
-        """Every round's updates are sums over samples; timings are not."""
-        return not self.batches.is_adaptive
+    def review(self, task: Task) -> Review:
+        """Whether inputs are numbers, and what the clock does."""
+        return numbers_needed(task) + self.batches.review(task)
 
     def init(self, env: Env) -> ServerState:
         """No layer yet."""
@@ -162,13 +152,18 @@ class FedACnnL:
         return network_scores(self.layers, shared, inputs, env)
 
 
+def numbers_needed(task: Task) -> Review:
+    """Whether the task's inputs are numbers that a layer can be fitted on."""
+    if task.prepare(torch.zeros(1, *task.input_shape)).is_floating_point():
+        return Review()
+    text = (
+        "layer-wise least squares needs images or vectors, not text; use afl with a frozen model."
+    )
+    return Review(errors=(text,))
+
+
 def network_start(env: Env) -> ServerState:
     """The state before the first layer."""
-    if not env.task.prepare(torch.zeros(1, *env.task.input_shape)).is_floating_point():
-        raise ConfigError(
-            "layer-wise least squares needs images or vectors, not text; use afl with a frozen "
-            "model."
-        )
     seen = torch.zeros(env.task.num_classes, dtype=torch.bool)
     return ServerState(shared={}, result={SEEN: seen})
 

@@ -29,7 +29,7 @@ Limits: alpha = 0 is `afl`; alpha → ∞ with `local_ridge` is the client's own
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.algorithms.analytic.sum_messages import STATS, received, summed_stats
 from fedcord.algorithms.analytic.wire import FORMATS, MASKED, decode_stats
-from fedcord.core.contract import ClientId, Env, ServerState, Update, Updates
+from fedcord.core.contract import ClientId, Env, ServerState, Traits, Update, Updates
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -104,6 +104,11 @@ class FedHiP(SolvesFromSums):
             )
         if problems:
             raise ConfigError(problems)
+
+    @property
+    def traits(self) -> Traits:
+        """Those of sums, and a model per client."""
+        return replace(self.traits_of_sums(), personalizes=True)
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Add up, solve once, and keep S for personalisation."""

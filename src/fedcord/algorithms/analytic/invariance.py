@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -91,7 +91,7 @@ def check_invariance(
             f"{len(clients)} client cannot be dealt anew; give at least two clients with samples."
         )
     before, given = algorithm.settled_first if isinstance(algorithm, SettlesFirst) else (0, "")
-    rounds = algorithm.rounds or env.num_rounds
+    rounds = algorithm.traits.rounds or env.num_rounds
     env = replace(env, num_rounds=rounds)
     start, _ = _continued(algorithm, algorithm.init(env), clients, env, before)
     wanted = _trained(algorithm, start, clients, env)
@@ -123,9 +123,10 @@ def _trained(
     """The server's model, and the first client's memory after personalisation."""
     state, memories = _continued(algorithm, start, clients, env, env.num_rounds)
     own = memories.get(0, {})
-    if isinstance(algorithm, Personalizes) and len(clients[0].train):
+    if algorithm.traits.personalizes and len(clients[0].train):
         last = replace(env, round=env.num_rounds - 1)
-        own = algorithm.personalize(state.model, own, clients[0], last.at(0))
+        method = cast(Personalizes, algorithm)
+        own = method.personalize(state.model, own, clients[0], last.at(0))
     return {**state.model, **prefixed("first client", own)}
 
 

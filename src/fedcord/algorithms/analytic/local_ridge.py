@@ -33,9 +33,10 @@ from torch.nn import functional as F
 from fedcord.algorithms.analytic.closed_form import SEEN, WEIGHT, aligned, mask_unseen
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.own_ridge import own_ridge
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
 
 COUNT, RIDGE = "class_count", "head.ridge"
@@ -52,19 +53,14 @@ class LocalRidge:
         check_params(self)
 
     @property
-    def rounds(self) -> int | None:
-        """One, to count classes."""
-        return 1
+    def traits(self) -> Traits:
+        """One round, to count classes; there is no common model."""
+        through = self.features.looks_through_network
+        return Traits(rounds=1, keeps_own_models=True, looks_through_network=through)
 
-    @property
-    def keeps_own_models(self) -> bool:
-        """There is no common model."""
-        return True
-
-    @property
-    def looks_through_network(self) -> bool:
-        """Whether inputs reach nothing but a frozen network."""
-        return self.features.looks_through_network
+    def review(self, task: Task) -> Review:
+        """What features need."""
+        return self.features.review(task)
 
     def init(self, env: Env) -> ServerState:
         """Nothing known yet."""

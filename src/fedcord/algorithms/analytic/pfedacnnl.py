@@ -44,7 +44,16 @@ from fedcord.algorithms.analytic.fedacnnl import (
 from fedcord.algorithms.analytic.layerwise import Layers, collected
 from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.algorithms.analytic.sum_messages import STATS, add_messages, check_tag, summed_stats
-from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import (
+    ClientId,
+    ClientResult,
+    Env,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.rng import derive_seed
@@ -81,18 +90,14 @@ class PFedACnnL:
     def __post_init__(self) -> None:
         check_params(self)
 
-    def notes(self, task: Task) -> tuple[str, ...]:
-        """What deserves a second look in these settings."""
-        return self.batches.notes()
-
-    def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """Clients report nothing that could go wrong."""
-        return ()
-
     @property
-    def rounds(self) -> int | None:
-        """One per layer."""
-        return self.layers.depth
+    def traits(self) -> Traits:
+        """One round per layer."""
+        return Traits(rounds=self.layers.depth, personalizes=True)
+
+    def review(self, task: Task) -> Review:
+        """What the shared network needs."""
+        return self.shared_network.review(task)
 
     @property
     def shared_network(self) -> FedACnnL:

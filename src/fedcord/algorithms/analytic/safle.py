@@ -40,7 +40,7 @@ from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats, feature_tag
 from fedcord.algorithms.analytic.sum_messages import STATS, add_messages
 from fedcord.algorithms.analytic.wire import decode_stats
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.rng import derive_seed
@@ -75,19 +75,17 @@ class SAFLe:
         check_params(self)
 
     @property
-    def rounds(self) -> int | None:
-        """One, after one for the thresholds."""
-        return 2 if self.thresholds == "sums" else 1
+    def traits(self) -> Traits:
+        """One round of counts, after one for the thresholds."""
+        return Traits(
+            rounds=2 if self.thresholds == "sums" else 1,
+            additive=True,
+            looks_through_network=self.features.looks_through_network,
+        )
 
-    @property
-    def is_additive(self) -> bool:
-        """Updates are counts."""
-        return True
-
-    @property
-    def looks_through_network(self) -> bool:
-        """Whether inputs reach nothing but a frozen network."""
-        return self.features.looks_through_network
+    def review(self, task: Task) -> Review:
+        """What features need."""
+        return self.features.review(task)
 
     def init(self, env: Env) -> ServerState:
         """Nothing known yet."""

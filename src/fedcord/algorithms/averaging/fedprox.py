@@ -33,7 +33,7 @@ from fedcord.algorithms.model_exchange import (
     received_model,
 )
 from fedcord.algorithms.stacked_mlp import StacksTraining
-from fedcord.core.contract import ClientResult, Env
+from fedcord.core.contract import ClientResult, Env, Traits
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors
@@ -55,9 +55,10 @@ class FedProx(AveragesModels, StacksTraining):
         return self.proximal_weight
 
     @property
-    def looks_through_network(self) -> bool:
+    def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
-        return self.local.augment == "none"
+        unchanged = self.local.augment == "none"
+        return Traits(looks_through_network=unchanged, stacks=True, shows_features=True)
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env

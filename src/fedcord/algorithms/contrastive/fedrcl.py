@@ -25,7 +25,6 @@ Limits: both weights 0 is FedAvg with the same `local`, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -37,7 +36,7 @@ from fedcord.algorithms.contrastive.relaxed_contrast import likeness_penalty, re
 from fedcord.algorithms.contrastive.stages import stages_and_scores
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.model_exchange import AveragesModels, model_update, received_model
-from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates
+from fedcord.core.contract import ClientResult, Env, Review, ServerState, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -69,15 +68,11 @@ class FedRCL(AveragesModels):
     def __post_init__(self) -> None:
         check_params(self)
 
-    def notes(self, task: Task) -> tuple[str, ...]:
+    def review(self, task: Task) -> Review:
         """Whether the network has stages to contrast."""
-        if hasattr(task.scratch_network(), "stages"):
-            return ()
-        return ("this network has no stages; fedrcl contrasts its features as the only one.",)
-
-    def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """Nothing that goes wrong shows in the metrics."""
-        return ()
+        own = "this network has no stages; fedrcl contrasts its features as the only one."
+        has_stages = hasattr(task.scratch_network(), "stages")
+        return self.local.review(task) + Review(notes=() if has_stages else (own,))
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env

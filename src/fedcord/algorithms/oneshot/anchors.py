@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.oneshot.frames import low_coherence_frame, random_frame, simplex_frame
-from fedcord.core.contract import Env
+from fedcord.core.contract import Env, Review
 from fedcord.core.errors import ConfigError
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -65,13 +65,13 @@ class Anchors:
             return points
         return torch.lerp(first_prototypes, points, progress)
 
-    def problems(self, task: Task) -> tuple[str, ...]:
-        """Why there are no such anchors for the task's network; empty when there are."""
+    def review(self, task: Task) -> Review:
+        """Whether there are such anchors for the task's network."""
         if not self.is_used:
-            return ()
+            return Review()
         feature_dim = int(task.scratch_network().feature_dim)  # type: ignore[arg-type]
         problem = self.problem(task.num_classes, feature_dim)
-        return () if problem is None else (problem,)
+        return Review() if problem is None else Review(errors=(problem,))
 
     def problem(self, num_classes: int, feature_dim: int) -> str | None:
         """Why there are no such anchors for these sizes, or None."""

@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 
 from fedcord.algorithms.oneshot.released_inputs import image_problem
 from fedcord.algorithms.oneshot.views import VIEWS, chosen_view, view_problem
+from fedcord.core.contract import Review
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 
@@ -36,8 +37,8 @@ class LocalTraining:
     def __post_init__(self) -> None:
         check_params(self)
 
-    def problems(self, task: Task) -> tuple[str, ...]:
-        """What of these settings does not fit the task, in words."""
+    def review(self, task: Task) -> Review:
+        """Whether views and normalisation are those of this kind of data."""
         found = []
         view = chosen_view(self.views, task)
         if view != "none" and view not in task.augmentations:
@@ -45,7 +46,7 @@ class LocalTraining:
         if self.normalization == "twice":
             problem = image_problem("local.normalization = 'twice'", task)
             found += [problem] if problem is not None else []
-        return tuple(found)
+        return Review(tuple(found))
 
     def batches(self, num_examples: int, generator: Generator) -> Iterator[Tensor]:
         """One shuffled epoch's batches of example numbers."""

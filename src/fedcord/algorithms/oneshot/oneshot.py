@@ -54,10 +54,20 @@ from fedcord.algorithms.oneshot.member import (
 )
 from fedcord.algorithms.oneshot.objective import Objective
 from fedcord.algorithms.oneshot.policy import Policy, Sigma
-from fedcord.algorithms.oneshot.rules import cross_rules, notes_for, task_rules
+from fedcord.algorithms.oneshot.rules import client_review, cross_rules
 from fedcord.algorithms.oneshot.schedule import Plan
 from fedcord.algorithms.oneshot.servers.server import Server
-from fedcord.core.contract import METRIC, ClientResult, Env, ServerState, Update, Updates, Work
+from fedcord.core.contract import (
+    METRIC,
+    ClientResult,
+    Env,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+    Work,
+)
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param, plain
@@ -95,17 +105,22 @@ class OneShot:
         return Plan(self.local.epochs, min(self.checkpoints, self.local.epochs))
 
     @property
-    def rounds(self) -> int | None:
+    def traits(self) -> Traits:
         """One exchange; the rounds before it are probes."""
-        return self.plan.chunks
+        return Traits(rounds=self.plan.chunks, shares_work=True, probes=True, observes=True)
 
     def is_probe(self, env: Env) -> bool:
         """All rounds but the last only look."""
         return env.round + 1 < self.plan.chunks
 
-    def notes(self, task: Task) -> tuple[str, ...]:
-        """What deserves a second look in these settings for this task, in plain words."""
-        return notes_for(self, task)
+    def review(self, task: Task) -> Review:
+        """What clients and the server need of the task, and settings that may surprise."""
+        different = (
+            f"{len(task.networks)} different models were given; clients of a one-shot method send "
+            "encoders of one form, so give one --model, or use accord."
+        )
+        errors = (different,) if len(task.networks) > 1 else ()
+        return client_review(self, task) + self.server.review(task) + Review(errors)
 
     def observations(self, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong, in plain words."""
@@ -121,14 +136,6 @@ class OneShot:
 
     def init(self, env: Env) -> ServerState:
         """One encoder and prototypes ~ N(0, 1) for all."""
-        problems = task_rules(self, env.task)
-        if len(env.task.networks) > 1:
-            problems.append(
-                f"{len(env.task.networks)} different models were given; clients of a one-shot "
-                "method send encoders of one form, so give one --model, or use accord."
-            )
-        if problems:
-            raise ConfigError(problems)
         return ServerState(shared=first_message(env))
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedcord.algorithms.oneshot.views import PER_BATCH, chosen_view
+from fedcord.core.contract import Review
 from fedcord.core.task import Task
 
 if TYPE_CHECKING:
@@ -41,16 +42,16 @@ def cross_rules(method: OneShot) -> list[str]:
     return problems
 
 
-def task_rules(method: OneShot, task: Task) -> list[str]:
-    """Mistakes that show only with the task."""
-    problems = [*method.anchors.problems(task), *method.local.problems(task)]
-    view = chosen_view(method.local.views, task)
+def client_review(method: OneShot, task: Task) -> Review:
+    """What of the clients' training does not fit the task, and what may surprise."""
+    errors, view = [], chosen_view(method.local.views, task)
     if method.objective.contrastive == "simclr" and view == "none":
-        problems.append(_needs_views("objective.contrastive = 'simclr'"))
-    return problems
+        errors.append(_needs_views("objective.contrastive = 'simclr'"))
+    parts = method.anchors.review(task) + method.local.review(task)
+    return parts + Review(tuple(errors), _surprises(method, task))
 
 
-def notes_for(method: OneShot, task: Task) -> tuple[str, ...]:
+def _surprises(method: OneShot, task: Task) -> tuple[str, ...]:
     """What runs but may surprise."""
     policy, notes = method.policy, []
     if policy.learns and policy.has_valve and policy.hinge == "linear":

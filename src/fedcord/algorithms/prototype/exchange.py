@@ -29,11 +29,12 @@ from fedcord.core.contract import (
     ClientResult,
     Env,
     FeatureView,
+    Review,
     ServerState,
+    Traits,
     Update,
     Updates,
 )
-from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Task, tensors_of
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
@@ -72,40 +73,26 @@ class ExchangesPrototypes(ABC):
     local: LocalSGD
 
     @property
-    def rounds(self) -> int | None:
-        """The user chooses."""
-        return None
-
-    @property
-    def keeps_own_models(self) -> bool:
-        """Whether models stay with the clients."""
-        return self.exchange == "prototypes"
+    def traits(self) -> Traits:
+        """The user chooses the number of rounds, and whether models stay with the clients."""
+        own = self.exchange == "prototypes"
+        return Traits(keeps_own_models=own, answers_by_rules=True, shows_features=True)
 
     @property
     def rules(self) -> tuple[str, str]:
         """Ways to answer, the one that counts first."""
-        if self.keeps_own_models:
+        if self.traits.keeps_own_models:
             return BY_PROTOTYPES, BY_CLASSIFIER
         return BY_CLASSIFIER, BY_PROTOTYPES
 
-    def problems(self, task: Task) -> tuple[str, ...]:
-        """Networks whose features cannot be compared."""
-        dims = feature_dims(task)
-        if len(set(dims)) == 1:
-            return ()
-        found = ", ".join(f"network {place} has {dim}" for place, dim in enumerate(dims, start=1))
-        return (
-            f"prototypes need features of one length in all networks, but {found}; choose networks "
-            "that end alike, such as --model mlp:64 --model mlp:128-64 --model cnn,fc=64.",
-        )
+    def review(self, task: Task) -> Review:
+        """Networks whose features cannot be compared, and what local training has to say."""
+        return self.local.review(task) + comparable_features(task)
 
     def init(self, env: Env) -> ServerState:
         """What the method starts from, and a freshly drawn model where models are exchanged."""
-        problems = self.problems(env.task)
-        if problems:
-            raise ConfigError(problems)
         start = self.first_knowledge(env)
-        if self.keeps_own_models:
+        if self.traits.keeps_own_models:
             return start
         model = prefixed(MODEL, tensors_of(first_network(env)))
         return replace(start, shared={**model, **start.shared})
@@ -181,6 +168,19 @@ class ExchangesPrototypes(ABC):
     @abstractmethod
     def known(self, shared: Tensors) -> Prototypes:
         """The prototypes that examples are compared with, from `ServerState.model`."""
+
+
+def comparable_features(task: Task) -> Review:
+    """Whether prototypes of all the task's networks can be compared."""
+    dims = feature_dims(task)
+    if len(set(dims)) == 1:
+        return Review()
+    found = ", ".join(f"network {place} has {dim}" for place, dim in enumerate(dims, start=1))
+    wrong = (
+        f"prototypes need features of one length in all networks, but {found}; choose networks "
+        "that end alike, such as --model mlp:64 --model mlp:128-64 --model cnn,fc=64."
+    )
+    return Review(errors=(wrong,))
 
 
 def without_model(client: ClientId, update: Update) -> Upload:

@@ -127,7 +127,7 @@ class FedGMKD(ExchangesPrototypes):
         loss = self.local_loss(Knowledge.of(shared), env)
         metrics = train(self.local, network, data, loss, env)
         own = self.local_knowledge(network, data, env)
-        return answer(self.keeps_own_models, network, own.tensors(), {}, data, metrics)
+        return answer(self.traits.keeps_own_models, network, own.tensors(), {}, data, metrics)
 
     def local_knowledge(self, network: nn.Module, data: ClientData, env: Env) -> Knowledge:
         """Mean feature and mean soft prediction of each class, in evaluation mode."""

@@ -82,7 +82,7 @@ class FedProto(ExchangesPrototypes):
         loss = pulled(Prototypes.of(shared), self.prototype_weight, env)
         metrics = train(self.local, network, data, loss, env)
         own = local_prototypes(network, data, env, counted=self.weighting == "samples")
-        return answer(self.keeps_own_models, network, own.tensors(), {}, data, metrics)
+        return answer(self.traits.keeps_own_models, network, own.tensors(), {}, data, metrics)
 
     def learn(self, state: ServerState, uploads: Sequence[Upload], env: Env) -> ServerState:
         """The mean of each class over the clients that hold it; others keep their prototype."""

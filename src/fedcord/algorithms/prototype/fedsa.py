@@ -43,6 +43,7 @@ from fedcord.algorithms.prototype.exchange import (
     EXCHANGES,
     ExchangesPrototypes,
     Upload,
+    comparable_features,
 )
 from fedcord.algorithms.prototype.local_work import (
     answer,
@@ -54,7 +55,7 @@ from fedcord.algorithms.prototype.local_work import (
     train,
 )
 from fedcord.algorithms.prototype.prototypes import Prototypes, joined
-from fedcord.core.contract import METRIC, ClientResult, Env, ServerState
+from fedcord.core.contract import METRIC, ClientResult, Env, Review, ServerState
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -82,11 +83,11 @@ class FedSA(ExchangesPrototypes):
     def __post_init__(self) -> None:
         check_params(self)
 
-    def problems(self, task: Task) -> tuple[str, ...]:
-        """Networks whose features cannot be compared, and tasks with one class."""
-        if task.num_classes < 2:
-            return ("fedsa: anchors of 1 class cannot be normalised over classes; use fedproto.",)
-        return super().problems(task)
+    def review(self, task: Task) -> Review:
+        """What all prototype methods look at, and tasks with one class."""
+        own = "fedsa: anchors of 1 class cannot be normalised over classes; use fedproto."
+        errors = (own,) if task.num_classes < 2 else ()
+        return self.local.review(task) + comparable_features(task) + Review(errors)
 
     def first_knowledge(self, env: Env) -> ServerState:
         """Anchors, and no prototype yet."""
@@ -108,7 +109,7 @@ class FedSA(ExchangesPrototypes):
         metrics = train(self.local, network, data, loss, env)
         own = local_prototypes(network, data, env)
         kept = {GAP: torch.tensor(mean_gap(own.values[own.held]))}
-        return answer(self.keeps_own_models, network, own.tensors(), kept, data, metrics)
+        return answer(self.traits.keeps_own_models, network, own.tensors(), kept, data, metrics)
 
     def local_loss(self, anchors: Tensor, margin: float) -> Loss | None:
         """Cross-entropy and the three terms of the anchors; None when all weigh nothing."""

@@ -97,7 +97,7 @@ class FedTGP(ExchangesPrototypes):
         loss = pulled(Prototypes.of(shared), self.prototype_weight, env)
         metrics = train(self.local, network, data, loss, env)
         own = local_prototypes(network, data, env)
-        return answer(self.keeps_own_models, network, own.tensors(), {}, data, metrics)
+        return answer(self.traits.keeps_own_models, network, own.tensors(), {}, data, metrics)
 
     def learn(self, state: ServerState, uploads: Sequence[Upload], env: Env) -> ServerState:
         """Train the prototype network on what clients sent; nothing sent changes nothing."""

@@ -41,8 +41,7 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
 from fedcord.algorithms.oneshot.frames import simplex_frame
 from fedcord.algorithms.oneshot.servers.ensemble import member_outputs, pack, scores_of
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
-from fedcord.core.contract import ClientResult, Env, ServerState
-from fedcord.core.errors import ConfigError
+from fedcord.core.contract import ClientResult, Env, Review, ServerState
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -65,11 +64,14 @@ class FedETF(SendsOnce):
     def __post_init__(self) -> None:
         check_params(self)
 
+    def review(self, task: Task) -> Review:
+        """A single class makes no frame."""
+        own = "fedetf needs at least 2 classes: one has nothing to be far from."
+        return self.local.review(task) + Review((own,) if task.num_classes < 2 else ())
+
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, and the frame, the same for every client."""
         classes = env.task.num_classes
-        if classes < 2:
-            raise ConfigError("fedetf needs at least 2 classes: one has nothing to be far from.")
         frame = simplex_frame(classes, classes, env.generator("frame"))
         start = super().init(env)
         return ServerState(shared={**start.shared, FRAME: frame})

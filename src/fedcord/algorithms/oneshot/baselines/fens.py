@@ -51,7 +51,16 @@ from fedcord.algorithms.oneshot.servers.ensemble import (
     pack,
     scores_of,
 )
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates, Work
+from fedcord.core.contract import (
+    ClientResult,
+    Env,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+    Work,
+)
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import check_params, param
@@ -99,9 +108,13 @@ class FENS:
             )
 
     @property
-    def rounds(self) -> int | None:
-        """One for the models, then those of the aggregator."""
-        return 1 + self.aggregator_rounds
+    def traits(self) -> Traits:
+        """One round for the models, then those of the aggregator."""
+        return Traits(rounds=1 + self.aggregator_rounds, stacks=True, shares_work=True)
+
+    def review(self, task: Task) -> Review:
+        """What the training of models and aggregator has to say."""
+        return self.local.review(task) + self.training.review(task)
 
     def work(self, shared: Tensors, env: Env) -> Work | None:
         """The models' training.

@@ -18,11 +18,21 @@ from fedcord.algorithms.model_exchange import (
     received_model,
 )
 from fedcord.algorithms.stacked_mlp import StacksTraining
-from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Updates, Work
+from fedcord.core.contract import (
+    ClientId,
+    ClientResult,
+    Env,
+    Review,
+    ServerState,
+    Traits,
+    Updates,
+    Work,
+)
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import plain
-from fedcord.core.task import tensors_of
+from fedcord.core.parts import review_of_parts
+from fedcord.core.task import Task, tensors_of
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
 
 ONE_SHOT = LocalSGD(epochs=60, batch_size=64, lr=0.05, momentum=0.9)
@@ -63,9 +73,13 @@ class SendsOnce(StacksTraining, ABC):
     """
 
     @property
-    def rounds(self) -> int | None:
-        """One."""
-        return 1
+    def traits(self) -> Traits:
+        """One round."""
+        return Traits(rounds=1, stacks=True, shares_work=True)
+
+    def review(self, task: Task) -> Review:
+        """What the method's parts have to say, local training above all."""
+        return review_of_parts(self, task)
 
     @property
     def client_settings(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS, holding_data
 from fedcord.algorithms.oneshot.servers.output_ensemble import OutputEnsemble
 from fedcord.algorithms.oneshot.servers.param_avg import ParamAvg
 from fedcord.algorithms.oneshot.servers.trainable_protos import PrototypeTraining, TrainableProtos
-from fedcord.core.contract import ClientId, Env
+from fedcord.core.contract import ClientId, Env, Review
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -77,12 +77,12 @@ class Server:
     def __post_init__(self) -> None:
         check_params(self)
 
-    def problems(self, task: Task) -> tuple[str, ...]:
-        """What of these settings does not fit the task, in words."""
+    def review(self, task: Task) -> Review:
+        """Whether inputs of this kind can be read raw."""
         if self.test_inputs == "normalised":
-            return ()
+            return Review()
         problem = image_problem("server.test_inputs = 'raw'", task)
-        return () if problem is None else (problem,)
+        return Review() if problem is None else Review(errors=(problem,))
 
     def fuse(
         self, members: Mapping[ClientId, Member], anchors: Tensor | None, env: Env
