@@ -27,12 +27,12 @@ _PLACES = {
     "Dataset": "data.dataset",
     "Split": "data.dataset",
     "make_partition": "data.partition",
-    "check_algorithm": "contract",
-    "Limit": "contract",
+    "check_algorithm": "checks",
+    "Limit": "checks",
     "param": "core.params",
     "check_params": "core.params",
     "AveragesModels": "algorithms.model_exchange",
-    "Expectations": "contract",
+    "Expectations": "checks",
     "Algorithm": "core.contract",
     "Review": "core.contract",
     "ServerState": "core.contract",
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from fedcord.algorithms.averaging.fedprox import FedProx
     from fedcord.algorithms.local_sgd import LocalSGD
     from fedcord.algorithms.model_exchange import AveragesModels
-    from fedcord.contract import Expectations, Limit, check_algorithm
+    from fedcord.checks import Expectations, Limit, check_algorithm
     from fedcord.core.contract import (
         Algorithm,
         ClientResult,

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from fedcord.algorithms.registry import ALGORITHMS
-from fedcord.contract.registered import registered
 from fedcord.core.contract import Review
+from tests.checks.registered import registered
 from tests.federation import task
 
 PARTS = [

@@ -25,11 +25,11 @@ from fedcord.algorithms.oneshot.baselines.fens import FENS
 from fedcord.algorithms.oneshot.baselines.one_exchange import SendsOnce, Uploads, predict_fused
 from fedcord.algorithms.oneshot.baselines.otfusion import OTFusion
 from fedcord.algorithms.registry import ALGORITHMS
-from fedcord.contract.registered import registered
 from fedcord.core.contract import Algorithm, ClientResult, Env, ServerState, SharesWork
 from fedcord.core.examples import ClientData
 from fedcord.core.params import param
 from fedcord.core.tensors import Tensors, hash_tensors
+from tests.checks.registered import registered
 from tests.federation import IMAGE, VECTOR, env, population
 
 SHORT = LocalSGD(epochs=2, batch_size=16, lr=0.1)

@@ -14,7 +14,7 @@ from fedcord.core.errors import ConfigError
 from fedcord.core.parts import review_of_parts
 from fedcord.core.task import Task
 from tests import federation
-from tests.contract.sound import NearestMean
+from tests.checks.sound import NearestMean
 
 VERBS = [(trait, verb) for trait, verbs in ANNOUNCED.items() for verb in verbs]
 

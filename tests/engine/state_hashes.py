@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 
 from fedcord.algorithms.registry import ALGORITHMS
-from fedcord.contract.registered import registered
 from fedcord.core.params import plain
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
+from tests.checks.registered import registered
 
 TABLE = Path(__file__).with_suffix(".json")
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.contract.faulty_transport import FaultPlan, FaultyTransport, Tampering
+from fedcord.checks.faulty_transport import FaultPlan, FaultyTransport, Tampering
 from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError, NumericalError, ProtocolError
 from fedcord.core.tensors import hash_tensors, num_bytes

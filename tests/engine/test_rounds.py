@@ -6,7 +6,7 @@ import torch
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.contract.faulty_transport import Tampering
+from fedcord.checks.faulty_transport import Tampering
 from fedcord.core.contract import ServerState, Update
 from fedcord.core.errors import ConfigError, DataError, NumericalError
 from fedcord.core.examples import ClientData

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from fedcord.core.errors import ConfigError, DataError, unknown_name
 from fedcord.core.params import build
 from fedcord.data.longtail import longtail_pool, longtail_problem
-from fedcord.data.partitioners.contract import Indices, NamesClients, Partitioner, Source
 from fedcord.data.partitioners.from_file import hash_clients
+from fedcord.data.partitioners.partitioner import Indices, NamesClients, Partitioner, Source
 from fedcord.data.partitioners.table import PARTITIONS, PartitionInfo
 from fedcord.data.partitioners.text import PartitionText, text_of, value_of
 from fedcord.data.subset import subset_pool

@@ -12,9 +12,8 @@ import torch
 from fedcord.algorithms.accord.accord import Accord
 from fedcord.algorithms.analytic.invariance import check_invariance
 from fedcord.algorithms.analytic.masked_sums import COHORT
+from fedcord.checks import Expectations, check_algorithm
 from fedcord.cli.main import main
-from fedcord.contract import Expectations, check_algorithm
-from fedcord.contract.registered import registered
 from fedcord.core.contract import Env, ServerState
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import ClientData
@@ -31,6 +30,7 @@ from tests.algorithms.accord.encoders import (
     with_encoders,
 )
 from tests.algorithms.accord.test_accord_messages import WEIGHT, C, K, encoder_bytes
+from tests.checks.registered import registered
 from tests.federation import VECTOR, examples, population, task
 
 SIZES = (40, 25, 12, 60)

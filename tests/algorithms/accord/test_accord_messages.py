@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedcord.contract.faulty_transport import Tampering
+from fedcord.checks.faulty_transport import Tampering
 from fedcord.core.contract import Env
 from fedcord.core.errors import ProtocolError
 from fedcord.core.task import Task

@@ -14,9 +14,8 @@ from torch import Tensor
 from fedcord.algorithms.accord.accord import Accord
 from fedcord.algorithms.analytic.masked_sums import COHORT
 from fedcord.algorithms.analytic.privacy import noisy_system, sensitivity, solve_noisy
+from fedcord.checks import CHECKS, Expectations, check_algorithm
 from fedcord.cli.main import main
-from fedcord.contract import CHECKS, Expectations, check_algorithm
-from fedcord.contract.registered import registered
 from fedcord.core.contract import Env, ServerState
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData, Examples
@@ -31,6 +30,7 @@ from tests.algorithms.accord.encoders import (
     solved,
     with_encoders,
 )
+from tests.checks.registered import registered
 from tests.federation import examples, task
 
 SAMPLES = examples(120, seed=3)

@@ -19,9 +19,8 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.accord.accord import Accord
 from fedcord.algorithms.analytic.masked_sums import COHORT
+from fedcord.checks import CHECKS, Expectations, check_algorithm
 from fedcord.cli.main import main
-from fedcord.contract import CHECKS, Expectations, check_algorithm
-from fedcord.contract.registered import registered
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import Examples
@@ -41,6 +40,7 @@ from tests.algorithms.accord.encoders import (
     sums_of,
     with_encoders,
 )
+from tests.checks.registered import registered
 from tests.federation import IMAGE, VECTOR, examples, population, task
 
 CONVOLUTION = "random-conv,filters=6,seed=4"

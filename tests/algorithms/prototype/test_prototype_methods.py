@@ -9,8 +9,8 @@ from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.model_exchange import MODEL
 from fedcord.algorithms.prototype.prototypes import Prototypes
-from fedcord.contract.compare import non_finite
-from fedcord.contract.global_randomness import global_randomness
+from fedcord.checks.compare import non_finite
+from fedcord.checks.global_randomness import global_randomness
 from fedcord.core.contract import Env
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import check_tensors, hash_tensors, num_bytes, prefixed, select

@@ -18,7 +18,7 @@ import numpy as np
 from fedcord.core.errors import DataError, unknown_name
 from fedcord.core.params import param
 from fedcord.core.rng import numpy_generator
-from fedcord.data.partitioners.contract import Indices, Source
+from fedcord.data.partitioners.partitioner import Indices, Source
 from fedcord.data.share import floor_share
 
 KEY = "domain"

@@ -22,7 +22,7 @@ import numpy as np
 from fedcord.core.errors import DataError
 from fedcord.core.names import readable
 from fedcord.core.params import param
-from fedcord.data.partitioners.contract import Indices, Source
+from fedcord.data.partitioners.partitioner import Indices, Source
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcord.core.rng import numpy_generator
-from fedcord.data.partitioners.contract import Indices, Source
+from fedcord.data.partitioners.partitioner import Indices, Source
 
 
 @dataclass(frozen=True)

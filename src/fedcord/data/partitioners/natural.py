@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcord.core.errors import DataError, unknown_name
 from fedcord.core.params import param
-from fedcord.data.partitioners.contract import Indices, Source
+from fedcord.data.partitioners.partitioner import Indices, Source
 
 
 @dataclass(frozen=True)

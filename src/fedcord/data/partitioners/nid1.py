@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fedcord.core.errors import DataError
 from fedcord.core.params import param
-from fedcord.data.partitioners.contract import Indices, Source
+from fedcord.data.partitioners.partitioner import Indices, Source
 from fedcord.data.partitioners.redraw import MAX_DRAWS, redraw
 
 GROUP = 10

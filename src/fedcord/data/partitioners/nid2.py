@@ -14,7 +14,7 @@ import numpy as np
 
 from fedcord.core.params import param
 from fedcord.core.rng import numpy_generator
-from fedcord.data.partitioners.contract import Indices, Source
+from fedcord.data.partitioners.partitioner import Indices, Source
 from fedcord.data.share import floor_share
 
 PAPER_CLIENTS = 7

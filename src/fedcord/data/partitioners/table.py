@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fedcord.data.partitioners.classes import Classes
-from fedcord.data.partitioners.contract import Partitioner
 from fedcord.data.partitioners.dirichlet import Dirichlet
 from fedcord.data.partitioners.dirichlet_overlap import DirichletOverlap
 from fedcord.data.partitioners.domain import Domain
@@ -16,6 +15,7 @@ from fedcord.data.partitioners.iid import Iid
 from fedcord.data.partitioners.natural import Natural
 from fedcord.data.partitioners.nid1 import Nid1
 from fedcord.data.partitioners.nid2 import Nid2
+from fedcord.data.partitioners.partitioner import Partitioner
 from fedcord.data.partitioners.quantity import Quantity
 from fedcord.data.partitioners.shards import Shards
 

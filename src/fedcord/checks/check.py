@@ -8,7 +8,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Literal
 
-from fedcord.contract import (
+from fedcord.checks import (
     aggregation,
     clients,
     declaration,
@@ -20,11 +20,11 @@ from fedcord.contract import (
     refusal,
     secrecy,
 )
-from fedcord.contract.expectations import Expectations
-from fedcord.contract.global_randomness import global_randomness_elsewhere
-from fedcord.contract.subject import Subject
-from fedcord.contract.tiny_task import SHAPES, tiny_task
-from fedcord.contract.violation import ContractViolation
+from fedcord.checks.expectations import Expectations
+from fedcord.checks.global_randomness import global_randomness_elsewhere
+from fedcord.checks.subject import Subject
+from fedcord.checks.tiny_task import SHAPES, tiny_task
+from fedcord.checks.violation import ContractViolation
 from fedcord.core.contract import Algorithm
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.engine.threads import torch_threads

@@ -1,7 +1,7 @@
 """Sixteen checks that any algorithm can be put through, the user's own included.
 
     >>> from fedcord.algorithms.averaging.fedavg import FedAvg  # or your own module
-    >>> from fedcord.contract import Expectations, check_algorithm
+    >>> from fedcord.checks import Expectations, check_algorithm
     >>> check_algorithm(FedAvg(), Expectations(learning_rounds=40)).passed
     True
 
@@ -11,9 +11,9 @@ them are in the report, whose text is a table. `Expectations` says what the meth
 the contract: what it reduces to, what one client alone leads to, how well it learns.
 """
 
-from fedcord.contract.check import CHECKS, Check, CheckResult, ContractReport, check_algorithm
-from fedcord.contract.expectations import Expectations, Identity, Limit, shared_model_is_update
-from fedcord.contract.violation import ContractViolation
+from fedcord.checks.check import CHECKS, Check, CheckResult, ContractReport, check_algorithm
+from fedcord.checks.expectations import Expectations, Identity, Limit, shared_model_is_update
+from fedcord.checks.violation import ContractViolation
 
 __all__ = [
     "CHECKS",

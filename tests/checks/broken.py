@@ -14,7 +14,6 @@ from torch import Tensor
 from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.local_sgd import LocalSGD
 from fedcord.algorithms.model_exchange import cross_entropy, received_model
-from fedcord.contract.registered import QUICK
 from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
 from fedcord.core.errors import DataError, NumericalError
 from fedcord.core.examples import ClientData
@@ -22,7 +21,8 @@ from fedcord.core.params import param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed
 from fedcord.ops.weighted_mean import weighted_mean
-from tests.contract.sound import Keeper, NearestMean, Plain
+from tests.checks.registered import QUICK
+from tests.checks.sound import Keeper, NearestMean, Plain
 
 
 def scaled(result: ClientResult, factor: float) -> ClientResult:

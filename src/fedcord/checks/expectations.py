@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from fedcord.contract.compare import difference
-from fedcord.contract.tiny_task import NUM_CLASSES
+from fedcord.checks.compare import difference
+from fedcord.checks.tiny_task import NUM_CLASSES
 from fedcord.core.contract import Algorithm, ServerState, Update
 from fedcord.core.errors import ConfigError
 from fedcord.core.tensors import prefixed, select

@@ -9,9 +9,9 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from fedcord.contract.compare import difference
-from fedcord.contract.faulty_transport import Tampering
-from fedcord.contract.subject import Outcome, Subject
+from fedcord.checks.compare import difference
+from fedcord.checks.faulty_transport import Tampering
+from fedcord.checks.subject import Outcome, Subject
 from fedcord.core.contract import ClientId, Update
 from fedcord.core.errors import NumericalError
 from fedcord.core.tensors import Tensors

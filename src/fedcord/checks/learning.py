@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from fedcord.contract.compare import difference
-from fedcord.contract.expectations import Limit
-from fedcord.contract.subject import Subject
+from fedcord.checks.compare import difference
+from fedcord.checks.expectations import Limit
+from fedcord.checks.subject import Subject
 from fedcord.core.contract import Algorithm
 from fedcord.engine.evaluation import Evaluation
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-import fedcord.contract
-from fedcord.contract import CHECKS, ContractViolation, Expectations, check_algorithm
-from fedcord.contract.compare import difference
-from fedcord.contract.tiny_task import EMPTY_CLIENT, ODD_CLIENTS, SHAPES, tiny_task
+import fedcord.checks
+from fedcord.checks import CHECKS, ContractViolation, Expectations, check_algorithm
+from fedcord.checks.compare import difference
+from fedcord.checks.tiny_task import EMPTY_CLIENT, ODD_CLIENTS, SHAPES, tiny_task
 from fedcord.core.contract import ServerState, Traits
 from fedcord.core.errors import ConfigError, FedcordError
 from fedcord.core.tensors import hash_tensors
-from tests.contract import broken
-from tests.contract.sound import NearestMean, Plain
+from tests.checks import broken
+from tests.checks.sound import NearestMean, Plain
 
 
 def test_a_report_lists_every_check_on_every_task_in_order() -> None:
@@ -148,6 +148,6 @@ def test_difference_notices_a_tensor_on_one_side() -> None:
 
 
 def test_the_example_in_the_documentation_runs() -> None:
-    outcome = doctest.testmod(fedcord.contract)
+    outcome = doctest.testmod(fedcord.checks)
     assert outcome.attempted == 3
     assert outcome.failed == 0

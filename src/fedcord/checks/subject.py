@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from fedcord.contract.expectations import Expectations
-from fedcord.contract.tiny_task import TinyTask
-from fedcord.contract.walk import Around, RecordingEnv, Walk, just_call, walk
+from fedcord.checks.expectations import Expectations
+from fedcord.checks.tiny_task import TinyTask
+from fedcord.checks.walk import Around, RecordingEnv, Walk, just_call, walk
 from fedcord.core.contract import Algorithm, ClientId, ServerState
 from fedcord.core.task import Task
 from fedcord.engine.blueprint import Blueprint
@@ -102,7 +102,7 @@ class Subject:
         env: RecordingEnv | None = None,
         around: Around = just_call,
     ) -> Walk:
-        """Every verb called by hand; see `fedcord.contract.walk`."""
+        """Every verb called by hand; see `fedcord.checks.walk`."""
         return walk(
             algorithm or self.fresh(),
             population or self.tiny.population,

@@ -9,8 +9,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from fedcord.contract.compare import difference
-from fedcord.contract.subject import Subject
+from fedcord.checks.compare import difference
+from fedcord.checks.subject import Subject
 from fedcord.core.contract import Probes
 from fedcord.core.tensors import Tensors, encode, raw_bytes
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from fedcord.contract.compare import difference
-from fedcord.contract.global_randomness import global_randomness
-from fedcord.contract.subject import SEED, Subject
+from fedcord.checks.compare import difference
+from fedcord.checks.global_randomness import global_randomness
+from fedcord.checks.subject import SEED, Subject
 from fedcord.core.tensors import hash_tensors
 
 T = TypeVar("T")

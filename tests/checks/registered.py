@@ -32,8 +32,8 @@ from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.oneshot import OneShot
 from fedcord.algorithms.oneshot.policy import Policy
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
-from fedcord.contract.compare import difference
-from fedcord.contract.expectations import Expectations, Identity, Limit
+from fedcord.checks.compare import difference
+from fedcord.checks.expectations import Expectations, Identity, Limit
 from fedcord.core.contract import Algorithm, ServerState, Update
 from fedcord.core.params import build
 from fedcord.core.tensors import select

@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedcord.contract.compare import difference
-from fedcord.contract.subject import Outcome, Subject
+from fedcord.checks.compare import difference
+from fedcord.checks.subject import Outcome, Subject
 from fedcord.engine.transports.processes import ProcessesTransport
 from fedcord.engine.transports.wire import WireTransport
 from fedcord.store.checkpoint import Checkpoint, load_newest, save_checkpoint
 
-CONFIG_HASH = "contract"
+CONFIG_HASH = "checks"
 
 
 def resume(subject: Subject) -> Iterator[str]:

@@ -6,11 +6,11 @@ import pytest
 
 from fedcord.algorithms.oneshot.ladder import PRESETS
 from fedcord.algorithms.registry import ALGORITHMS
-from fedcord.contract import CHECKS, Expectations, check_algorithm
-from fedcord.contract.registered import QUICK, ROWS, registered
-from fedcord.contract.tiny_task import SHAPES
+from fedcord.checks import CHECKS, Expectations, check_algorithm
+from fedcord.checks.tiny_task import SHAPES
 from fedcord.core.contract import Algorithm
-from tests.contract.sound import Keeper, NearestMean
+from tests.checks.registered import QUICK, ROWS, registered
+from tests.checks.sound import Keeper, NearestMean
 
 
 def test_there_are_registered_algorithms_and_sixteen_checks() -> None:

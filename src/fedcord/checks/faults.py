@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fedcord.contract.compare import difference
-from fedcord.contract.faulty_transport import FaultPlan, FaultyTransport
-from fedcord.contract.subject import Outcome, Subject
+from fedcord.checks.compare import difference
+from fedcord.checks.faulty_transport import FaultPlan, FaultyTransport
+from fedcord.checks.subject import Outcome, Subject
 from fedcord.core.errors import FedcordError
 from fedcord.engine.federation import Patience
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcord.contract.tiny_network import build_tiny_network
+from fedcord.checks.tiny_network import build_tiny_network
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.rng import numpy_generator
@@ -63,7 +63,7 @@ class TinyTask:
     population: Population
     odd: Population
 
-    factory = "fedcord.contract.tiny_task:task_from_values"
+    factory = "fedcord.checks.tiny_task:task_from_values"
 
     @property
     def values(self) -> dict[str, Any]:

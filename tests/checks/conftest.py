@@ -1,4 +1,4 @@
-"""Lets engines rebuild the algorithms of this folder by the name `tests.contract.<module>`."""
+"""Lets engines rebuild the algorithms of this folder by the name `tests.checks.<module>`."""
 
 import sys
 from pathlib import Path

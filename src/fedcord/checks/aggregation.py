@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fedcord.contract.compare import difference
-from fedcord.contract.expectations import Identity, shared_model_is_update
-from fedcord.contract.subject import Subject
-from fedcord.contract.tiny_task import pooled
+from fedcord.checks.compare import difference
+from fedcord.checks.expectations import Identity, shared_model_is_update
+from fedcord.checks.subject import Subject
+from fedcord.checks.tiny_task import pooled
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.tensors import select, spec_of
 from fedcord.engine.population import Population

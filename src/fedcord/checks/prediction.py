@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from fedcord.contract.compare import difference
-from fedcord.contract.subject import Subject
+from fedcord.checks.compare import difference
+from fedcord.checks.subject import Subject
 from fedcord.core.contract import Algorithm, Env
 from fedcord.core.tensors import Tensors, is_finite
 

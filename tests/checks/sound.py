@@ -10,13 +10,13 @@ from torch import Tensor
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.contract.registered import QUICK
 from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
 from fedcord.ops.weighted_mean import weighted_mean
+from tests.checks.registered import QUICK
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pytest
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
-from fedcord.contract import CHECKS, ContractViolation, Expectations, Limit, check_algorithm
-from fedcord.contract.global_randomness import global_randomness
-from fedcord.contract.registered import QUICK
+from fedcord.checks import CHECKS, ContractViolation, Expectations, Limit, check_algorithm
+from fedcord.checks.global_randomness import global_randomness
 from fedcord.core.contract import Algorithm
-from tests.contract import broken
-from tests.contract.sound import NearestMean, Plain
+from tests.checks import broken
+from tests.checks.registered import QUICK
+from tests.checks.sound import NearestMean, Plain
 
 DEFAULT = Expectations()
 STATED = Expectations(identity=None)

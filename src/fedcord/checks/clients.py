@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from fedcord.contract.compare import non_finite
-from fedcord.contract.subject import Outcome, Subject
-from fedcord.contract.tiny_task import EMPTY_CLIENT, ODD_CLIENTS
+from fedcord.checks.compare import non_finite
+from fedcord.checks.subject import Outcome, Subject
+from fedcord.checks.tiny_task import EMPTY_CLIENT, ODD_CLIENTS
 from fedcord.core.contract import ClientResult
 from fedcord.core.errors import FedcordError, ProtocolError
 from fedcord.core.tensors import is_finite, prefixed, spec_of

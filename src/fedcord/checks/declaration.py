@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fedcord.contract.subject import Subject
+from fedcord.checks.subject import Subject
 from fedcord.core.contract import Review
 from fedcord.core.declaration import declaration_problems
 
