@@ -175,11 +175,11 @@ def figure(path: str) -> None:
     mpl.rcParams["svg.hashsalt"] = "fedcord"
     from matplotlib import pyplot as plt
 
-    from fedcord.algorithms.analytic.invariance import check_invariance
     from fedcord.algorithms.registry import algorithm_class
     from fedcord.core.contract import Env
     from fedcord.core.params import build
     from fedcord.experiment.build import build_experiment
+    from fedcord.experiment.invariance import check_invariance
     from fedcord.experiment.load import load_config
 
     experiment = build_experiment(load_config({"algorithm": "afl", "dataset": "digits"}))

@@ -31,7 +31,7 @@ _PLACES = {
     "Limit": "checks",
     "param": "core.params",
     "check_params": "core.params",
-    "AveragesModels": "algorithms.model_exchange",
+    "AveragesModels": "algorithms.kit.model_exchange",
     "Expectations": "checks",
     "Algorithm": "core.contract",
     "Review": "core.contract",
@@ -44,7 +44,7 @@ _PLACES = {
     "Examples": "core.examples",
     "Task": "core.task",
     "TensorSpec": "core.tensors",
-    "LocalSGD": "algorithms.local_sgd",
+    "LocalSGD": "algorithms.kit.local_sgd",
     "FedAvg": "algorithms.averaging.fedavg",
     "FedProx": "algorithms.averaging.fedprox",
     "FedcordError": "core.errors",
@@ -60,8 +60,8 @@ _PLACES = {
 if TYPE_CHECKING:
     from fedcord.algorithms.averaging.fedavg import FedAvg
     from fedcord.algorithms.averaging.fedprox import FedProx
-    from fedcord.algorithms.local_sgd import LocalSGD
-    from fedcord.algorithms.model_exchange import AveragesModels
+    from fedcord.algorithms.kit.local_sgd import LocalSGD
+    from fedcord.algorithms.kit.model_exchange import AveragesModels
     from fedcord.checks import Expectations, Limit, check_algorithm
     from fedcord.core.contract import (
         Algorithm,

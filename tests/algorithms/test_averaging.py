@@ -5,8 +5,8 @@ import torch
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import cross_entropy, received_model
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import cross_entropy, received_model
 from fedcord.core.contract import Env
 from fedcord.core.task import tensors_of
 from fedcord.core.tensors import hash_tensors, select

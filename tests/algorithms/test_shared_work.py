@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.coboosting import CoBoosting
 from fedcord.algorithms.oneshot.baselines.dense import Dense
 from fedcord.algorithms.oneshot.baselines.ensemble import Ensemble

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.averaging.fedprox import FedProx
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import cross_entropy, received_model
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import cross_entropy, received_model
 from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
 from fedcord.core.errors import DataError, NumericalError
 from fedcord.core.examples import ClientData

@@ -24,7 +24,7 @@ from fedcord.algorithms.contrastive.moon import MOON
 from fedcord.algorithms.hyperprototype.fedhpro import FedHPro
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.retraining import Retraining
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.distillation import Distillation
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis
 from fedcord.algorithms.oneshot.ladder import PRESETS

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import param

@@ -13,7 +13,7 @@ EVIL = "from pathlib import Path\nPath('executed').touch()\nraise ImportError('e
 OWN = (
     "from dataclasses import dataclass\n"
     "from fedcord import FedAvg\n"
-    "from fedcord.algorithms.model_exchange import AveragesModels\n\n"
+    "from fedcord.algorithms.kit.model_exchange import AveragesModels\n\n"
     "@dataclass(frozen=True)\n"
     "class Lazy(AveragesModels):\n"
     "    def client_update(self, shared, memory, data, env):\n"

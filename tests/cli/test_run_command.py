@@ -322,7 +322,7 @@ def test_a_users_own_algorithm_runs_by_its_place(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from dataclasses import dataclass\n"
         "from fedcord import FedAvg\n"
-        "from fedcord.algorithms.model_exchange import AveragesModels\n"
+        "from fedcord.algorithms.kit.model_exchange import AveragesModels\n"
         "from fedcord.core.params import param\n\n"
         "@dataclass(frozen=True)\n"
         "class Lazy(AveragesModels):\n"

@@ -18,7 +18,7 @@ import pytest
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.tensors import hash_tensors
 from fedcord.engine.evaluation import Evaluation

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.checks.faulty_transport import FaultPlan, FaultyTransport, Tampering
 from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError, NumericalError, ProtocolError

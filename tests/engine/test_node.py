@@ -7,7 +7,7 @@ import torch
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.contrastive.moon import MOON
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.prototype.fedproto import FedProto
 from fedcord.core.contract import Algorithm, ClientResult, Env
 from fedcord.core.errors import ConfigError, ProtocolError

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.checks.faulty_transport import Tampering
 from fedcord.core.contract import ServerState, Update
 from fedcord.core.errors import ConfigError, DataError, NumericalError

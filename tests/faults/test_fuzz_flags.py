@@ -88,7 +88,7 @@ def nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(RunFolder, "create", stop)
-    monkeypatch.setattr("fedcord.algorithms.analytic.invariance.check_invariance", stop)
+    monkeypatch.setattr("fedcord.experiment.invariance.check_invariance", stop)
     return tmp_path
 
 

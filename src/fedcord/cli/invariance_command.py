@@ -11,9 +11,9 @@ from fedcord.cli.flags import add_data_flags, settings_from
 from fedcord.cli.own_modules import find_own_modules
 
 if TYPE_CHECKING:
-    from fedcord.algorithms.analytic.invariance import Invariance
     from fedcord.cli.progress import RunBars
     from fedcord.experiment.config import RunConfig
+    from fedcord.experiment.invariance import Invariance
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,11 +56,11 @@ def execute(arguments: argparse.Namespace) -> None:
 
 
 def _measured(config: RunConfig, arguments: argparse.Namespace, bars: RunBars) -> Invariance:
-    from fedcord.algorithms.analytic.invariance import check_invariance
     from fedcord.core.contract import Env
     from fedcord.core.errors import ConfigError
     from fedcord.engine.threads import torch_threads
     from fedcord.experiment.build import build_experiment
+    from fedcord.experiment.invariance import check_invariance
 
     experiment = build_experiment(
         config,

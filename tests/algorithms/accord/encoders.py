@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedcord.algorithms.accord.accord import Accord
 from fedcord.algorithms.accord.joint_features import CHOSEN, packed_encoders
-from fedcord.algorithms.oneshot.encoder import encoder_tensors
+from fedcord.algorithms.kit.encoder import encoder_tensors
 from fedcord.core.contract import Env, ServerState, Update
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import build

@@ -15,10 +15,10 @@ from sklearn.linear_model import Ridge
 from fedcord.algorithms.analytic.afl import AFL
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.fedhip import GRIDS
-from fedcord.algorithms.analytic.invariance import check_invariance
 from fedcord.core.contract import Env
 from fedcord.core.examples import Examples
 from fedcord.core.tensors import prefixed
+from fedcord.experiment.invariance import check_invariance
 from tests.algorithms.accord.encoders import (
     CLASSES,
     MIXED,

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from fedcord.algorithms.accord.accord import Accord
-from fedcord.algorithms.analytic.invariance import check_invariance
 from fedcord.algorithms.analytic.masked_sums import COHORT
 from fedcord.checks import Expectations, check_algorithm
 from fedcord.cli.main import main
 from fedcord.core.contract import Env, ServerState
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import ClientData
+from fedcord.experiment.invariance import check_invariance
 from tests.algorithms.accord.encoders import (
     MIXED,
     at_round,

@@ -17,12 +17,12 @@ from torch import Tensor
 from fedcord.algorithms.analytic.afl import AFL
 from fedcord.algorithms.analytic.afl_aa import AFLByModels, join, without_ridge
 from fedcord.algorithms.analytic.features import FeatureMap, random_map
-from fedcord.algorithms.analytic.invariance import check_invariance
 from fedcord.algorithms.analytic.membership import forget, model_difference
 from fedcord.algorithms.analytic.membership import join as join_late
 from fedcord.core.contract import Update
 from fedcord.core.errors import ConfigError, DataError, NumericalError, ProtocolError
 from fedcord.core.params import build
+from fedcord.experiment.invariance import check_invariance
 from tests.algorithms.analytic.samples import (
     LINEAR,
     NARROW,

@@ -12,11 +12,11 @@ from torch import Tensor
 from fedcord.algorithms.analytic.deepafl import DeepAFL
 from fedcord.algorithms.analytic.features import FeatureMap, random_map
 from fedcord.algorithms.analytic.fedhip import FedHiP
-from fedcord.algorithms.analytic.invariance import check_invariance
 from fedcord.algorithms.analytic.membership import forget, model_difference
 from fedcord.algorithms.analytic.safle import SAFLe, one_hot_tables
 from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError
+from fedcord.experiment.invariance import check_invariance
 from fedcord.ops.ridge import solve_ridge
 from fedcord.ops.sandwiched import sandwiched_solve
 from tests.algorithms.analytic.samples import (

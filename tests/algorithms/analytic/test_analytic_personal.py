@@ -13,11 +13,11 @@ from torch import Tensor
 from fedcord.algorithms.analytic.afl import AFL
 from fedcord.algorithms.analytic.apfl import APFL
 from fedcord.algorithms.analytic.fedhip import FedHiP
-from fedcord.algorithms.analytic.invariance import check_invariance
 from fedcord.algorithms.analytic.membership import forget, model_difference
 from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError
 from fedcord.core.params import build
+from fedcord.experiment.invariance import check_invariance
 from tests.algorithms.analytic.samples import (
     LINEAR,
     NARROW,

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.contrastive.moon import MOON, model_contrast
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import MODEL
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import MODEL
 from fedcord.core.contract import ServerState
 from fedcord.core.tensors import hash_tensors, num_bytes, select
 from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds

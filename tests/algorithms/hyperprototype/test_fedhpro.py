@@ -9,7 +9,7 @@ from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.hyperprototype.fedhpro import HYPER, META, PRESENT, FedHPro
 from fedcord.algorithms.hyperprototype.head import head_of
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.tensors import hash_tensors, num_bytes, prefixed, select
 from fedcord.engine.population import Population
 from tests import federation

@@ -11,7 +11,7 @@ from fedcord.algorithms.hyperprototype.fedhpro import HYPER, META
 from fedcord.algorithms.hyperprototype.head import head_of
 from fedcord.algorithms.hyperprototype.matching import Matching
 from fedcord.algorithms.hyperprototype.retraining import Retraining
-from fedcord.algorithms.oneshot.baselines.fedproto_oneshot import class_means
+from fedcord.algorithms.kit.class_means import class_means
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError
 from fedcord.core.task import Task

@@ -12,7 +12,7 @@ from fedcord.algorithms.hyperprototype import one_of_six as six
 from fedcord.algorithms.hyperprototype.extraction import Extraction
 from fedcord.algorithms.hyperprototype.head import Head, head_of
 from fedcord.algorithms.hyperprototype.one_of_six import CHANGES, one_of_six
-from fedcord.algorithms.model_exchange import AveragesModels, received_model
+from fedcord.algorithms.kit.model_exchange import AveragesModels, received_model
 from fedcord.core.contract import Env
 from fedcord.core.examples import Examples
 from tests import federation

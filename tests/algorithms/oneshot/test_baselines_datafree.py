@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.coboosting import (
     WEIGHTS,
     CoBoosting,

@@ -12,20 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import cross_entropy
+from fedcord.algorithms.kit.class_means import class_means
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import cross_entropy
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.oneshot.baselines.ensemble import Ensemble
 from fedcord.algorithms.oneshot.baselines.fedavg_oneshot import FedAvgOneShot
 from fedcord.algorithms.oneshot.baselines.fedetf import FRAME, FedETF, frame_scores
-from fedcord.algorithms.oneshot.baselines.fedproto_oneshot import (
-    COUNTS,
-    MEANS,
-    FedProtoOneShot,
-    class_means,
-)
+from fedcord.algorithms.oneshot.baselines.fedproto_oneshot import COUNTS, MEANS, FedProtoOneShot
 from fedcord.algorithms.oneshot.baselines.one_exchange import SendsOnce
 from fedcord.algorithms.oneshot.baselines.otfusion import OTFusion
-from fedcord.algorithms.oneshot.servers.ensemble import features_of
 from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Update
 from fedcord.core.errors import ProtocolError
 from fedcord.core.task import Task, tensors_of

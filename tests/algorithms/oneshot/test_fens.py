@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.ensemble import Ensemble
 from fedcord.algorithms.oneshot.baselines.fens import FENS
 from fedcord.algorithms.oneshot.baselines.score_aggregator import ScoreAggregator

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.fedavg_oneshot import FedAvgOneShot
 from fedcord.algorithms.oneshot.baselines.otfusion import OTFusion, matched_to, reordered
 from fedcord.algorithms.oneshot.baselines.permutations import neuron_spaces

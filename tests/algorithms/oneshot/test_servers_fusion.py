@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.oneshot.encoder import encoder_tensors
+from fedcord.algorithms.kit.encoder import encoder_tensors
 from fedcord.algorithms.oneshot.member import Member
 from fedcord.algorithms.oneshot.servers.feature_ensemble import PROTOTYPES, WEIGHTS
 from fedcord.algorithms.oneshot.servers.iffi import IFFI

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.algorithms.oneshot.encoder import encoder_tensors
+from fedcord.algorithms.kit.encoder import encoder_tensors
 from fedcord.algorithms.oneshot.member import Member
 from fedcord.algorithms.oneshot.servers.kronecker import factored_layers, kronecker_factors
 from fedcord.algorithms.oneshot.servers.lpa import Posterior, solve_layer

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.core.contract import Algorithm, ServerState, Update
 from fedcord.core.examples import ClientData, Examples

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.oneshot.servers.ensemble import features_of
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.prototype.discrepancy import (
     aware_weights,
     knowledge_discrepancy,

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import MODEL
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import MODEL
 from fedcord.algorithms.prototype.fedproto import FedProto
 from fedcord.algorithms.prototype.local_work import current_network, pulled
 from fedcord.algorithms.prototype.prototypes import Prototypes

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.prototype.fedsa import ANCHORS, GAP, FedSA, first_anchors, mean_gap
 from fedcord.algorithms.prototype.local_work import current_network
 from fedcord.algorithms.prototype.prototypes import Prototypes

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.prototype.fedtgp import (
     SERVER,
     FedTGP,

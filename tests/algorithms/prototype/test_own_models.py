@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import fedcord
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import MODEL
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import MODEL
 from fedcord.core.errors import ConfigError
 from fedcord.core.tensors import select
 from fedcord.data.dataset import Dataset, Split

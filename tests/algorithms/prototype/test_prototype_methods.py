@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import MODEL
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import MODEL
 from fedcord.algorithms.prototype.prototypes import Prototypes
 from fedcord.checks.compare import non_finite
 from fedcord.checks.global_randomness import global_randomness

@@ -55,7 +55,7 @@ from fedcord.algorithms.analytic.privacy import Privacy
 from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.algorithms.analytic.sum_messages import summed_stats
 from fedcord.algorithms.analytic.wire import FORMATS, MASKED
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.alignment import Alignment
 from fedcord.algorithms.oneshot.anchors import Anchors
 from fedcord.algorithms.oneshot.conflict import Conflict

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedcord.algorithms.accord.joint_features import JointFeatures, encoder_width
 from fedcord.algorithms.accord.selection import Cost, Selection
-from fedcord.algorithms.oneshot.encoder import encoder_tensors
+from fedcord.algorithms.kit.encoder import encoder_tensors
 from fedcord.core.contract import ClientId, Env
 from fedcord.core.errors import ConfigError
 from fedcord.core.task import Task

@@ -14,7 +14,7 @@ from fedcord.algorithms.accord.joint_features import CHOSEN, JointFeatures, pack
 from fedcord.algorithms.accord.phases import is_asked
 from fedcord.algorithms.accord.selection import Selection, by_difference, by_size, on_noise
 from fedcord.algorithms.analytic.afl import CLASS_WEIGHT, balancing_weight
-from fedcord.algorithms.oneshot.encoder import encoder_tensors
+from fedcord.algorithms.kit.encoder import encoder_tensors
 from fedcord.algorithms.oneshot.member import COUNTS, MODEL, PROTOTYPES
 from fedcord.algorithms.oneshot.oneshot import OneShot, first_message
 from fedcord.core.contract import ClientId, Env, Update, Work

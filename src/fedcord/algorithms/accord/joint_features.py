@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedcord.algorithms.analytic.features import network_features, random_features, random_map
 from fedcord.algorithms.analytic.stats import feature_tag
-from fedcord.algorithms.oneshot.encoder import encoder_with
+from fedcord.algorithms.kit.encoder import encoder_with
 from fedcord.core.contract import ClientId, Env, Review
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples

@@ -24,8 +24,8 @@ from fedcord.algorithms.accord.joint_features import (
     received_encoder,
 )
 from fedcord.algorithms.analytic.closed_form import WEIGHT, aligned
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.oneshot.encoder import encoder_tensors, encoder_with
+from fedcord.algorithms.kit.encoder import encoder_tensors, encoder_with
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.contract import Env
 from fedcord.core.examples import Examples
 from fedcord.core.tensors import Tensors

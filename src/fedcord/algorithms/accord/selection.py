@@ -20,7 +20,7 @@ import torch
 from torch import Generator, Tensor
 
 from fedcord.algorithms.analytic.features import network_features
-from fedcord.algorithms.oneshot.encoder import encoder_with
+from fedcord.algorithms.kit.encoder import encoder_with
 from fedcord.core.contract import ClientId, Env
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors

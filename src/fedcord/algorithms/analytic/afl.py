@@ -36,7 +36,13 @@ from dataclasses import dataclass
 import torch
 
 from fedcord.algorithms.analytic import masked_sums
-from fedcord.algorithms.analytic.closed_form import Solved, SolvesFromSums, solve_private
+from fedcord.algorithms.analytic.closed_form import (
+    Solved,
+    SolvesFromSums,
+    solve_private,
+    sums_spec,
+    why_not_exact,
+)
 from fedcord.algorithms.analytic.factor_messages import (
     factor_spec,
     factor_update,
@@ -108,7 +114,9 @@ class AFL(SolvesFromSums):
             return {COUNT: TensorSpec((env.task.num_classes,), torch.int64)}
         if self.is_factored:
             return factor_spec(self.features.num_features(env.task), env.task.num_classes)
-        return super().expected_update(shared, env)
+        if self.is_meeting(env):
+            return masked_sums.PRESENCE
+        return sums_spec(self.features, self.wire, env)
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
@@ -151,7 +159,7 @@ class AFL(SolvesFromSums):
     def why_not_forget(self) -> str | None:
         """Noise cannot be taken back, and class weights belong to the old counts."""
         why = why_not_forget(self.wire, self.privacy, self.balanced)
-        return why or super().why_not_forget()
+        return why or why_not_exact(self.wire, self.traits)
 
     def _solve_private(self, sums: Tensors, env: Env) -> Solved:
         num_clients = len(sums["ledger.client"])

@@ -34,6 +34,7 @@ from fedcord.algorithms.analytic.closed_form import (
     SolvesFromSums,
     aligned,
     mask_unseen,
+    nothing_solved,
 )
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.hiding import claims
@@ -81,8 +82,8 @@ class APFL(SolvesFromSums):
 
     def init(self, env: Env) -> ServerState:
         """Nothing known yet; either stream may need the network."""
-        state = super().init(env)
-        return replace(state, shared={**self.refinement.shared(env), **state.shared})
+        shared = {**self.refinement.shared(env), **self.features.shared(env)}
+        return ServerState(shared, result=nothing_solved(self.features, env))
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """The client's own model of the global model's errors."""

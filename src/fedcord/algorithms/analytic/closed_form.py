@@ -87,21 +87,13 @@ class SolvesFromSums(ABC):
 
     def init(self, env: Env) -> ServerState:
         """Nothing known yet; clients are sent the feature map where it has weights."""
-        size = self.features.num_features(env.task), env.task.num_classes
-        nothing = {
-            WEIGHT: torch.zeros(size, dtype=torch.float64),
-            SEEN: torch.zeros(size[1], dtype=torch.bool),
-            RIDGE: torch.zeros((), dtype=torch.float64),
-        }
-        return ServerState(shared=self.features.shared(env), result=nothing)
+        return ServerState(self.features.shared(env), result=nothing_solved(self.features, env))
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """Sums in the agreed format."""
         if self.is_meeting(env):
             return masked_sums.PRESENCE
-        size = self.features.num_features(env.task), env.task.num_classes
-        spec = wire_spec(self.wire, *size)
-        return {f"{STATS}.{name}": part for name, part in spec.items()}
+        return sums_spec(self.features, self.wire, env)
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
@@ -137,14 +129,35 @@ class SolvesFromSums(ABC):
 
     def why_not_forget(self) -> str | None:
         """Why a client cannot be taken out of the sums exactly, or None when it can."""
-        why = why_not_forget(self.wire, Privacy(), balanced=False)
-        return why if why or self.traits.additive else "its updates are not sums over samples"
+        return why_not_exact(self.wire, self.traits)
 
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
         """Scores [B, C]: regressions of the one-hot code, not probabilities."""
         weight = aligned(memory if WEIGHT in memory else shared, WEIGHT)
         scores = self.features(inputs, shared, env) @ weight
         return mask_unseen(scores, shared[SEEN])
+
+
+def nothing_solved(features: FeatureMap, env: Env) -> dict[str, Tensor]:
+    """The result before any round."""
+    size = features.num_features(env.task), env.task.num_classes
+    return {
+        WEIGHT: torch.zeros(size, dtype=torch.float64),
+        SEEN: torch.zeros(size[1], dtype=torch.bool),
+        RIDGE: torch.zeros((), dtype=torch.float64),
+    }
+
+
+def sums_spec(features: FeatureMap, form: str, env: Env) -> dict[str, TensorSpec]:
+    """A client's sums in the agreed format."""
+    spec = wire_spec(form, features.num_features(env.task), env.task.num_classes)
+    return {f"{STATS}.{name}": part for name, part in spec.items()}
+
+
+def why_not_exact(form: str, traits: Traits) -> str | None:
+    """Why nobody can be taken out of plain sums exactly, or None when anybody can."""
+    why = why_not_forget(form, Privacy(), balanced=False)
+    return why if why or traits.additive else "its updates are not sums over samples"
 
 
 def aligned(tensors: Tensors, name: str) -> Tensor:

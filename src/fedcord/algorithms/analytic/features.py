@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcord.algorithms.analytic.stats import feature_tag
-from fedcord.algorithms.oneshot.encoder import encoder_tensors, encoder_with
+from fedcord.algorithms.kit.encoder import encoder_tensors, encoder_with
 from fedcord.core.contract import Env, Review
 from fedcord.core.examples import Examples
 from fedcord.core.params import check_params, param

@@ -36,7 +36,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedcord.algorithms.analytic import masked_sums
-from fedcord.algorithms.analytic.closed_form import WEIGHT, SolvesFromSums, aligned, solve_stats
+from fedcord.algorithms.analytic.closed_form import (
+    WEIGHT,
+    SolvesFromSums,
+    aligned,
+    solve_stats,
+    why_not_exact,
+)
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.algorithms.analytic.sum_messages import STATS, received, summed_stats
@@ -137,7 +143,9 @@ class FedHiP(SolvesFromSums):
     def why_not_forget(self) -> str | None:
         """Personal models made by the server need every client's own message again."""
         at_server = self.personalize_at == "server"
-        return "personal models were made by the server" if at_server else super().why_not_forget()
+        if at_server:
+            return "personal models were made by the server"
+        return why_not_exact(self.wire, self.traits)
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """P_k and the α it was made with; `shared` is the server's whole result."""

@@ -19,24 +19,22 @@ Limits: one client with all data is centralised SGD.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import (
-    AveragesModels,
-    cross_entropy,
-    model_update,
-    received_model,
-)
-from fedcord.algorithms.stacked_mlp import StacksTraining
+from fedcord.algorithms.kit.cross_entropy_training import train_received
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import AveragesModels
+from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
 from fedcord.core.contract import ClientResult, Env, Traits
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
 
 
 @dataclass(frozen=True)
-class FedAvg(AveragesModels, StacksTraining):
+class FedAvg(AveragesModels):
     """Federated averaging."""
 
     local: LocalSGD = param(LocalSGD(), "how clients train")
@@ -50,12 +48,22 @@ class FedAvg(AveragesModels, StacksTraining):
         unchanged = self.local.augment == "none"
         return Traits(looks_through_network=unchanged, stacks=True, shows_features=True)
 
+    def can_stack(self, task: Task) -> bool:
+        """Whether the network and settings are plain enough to train clients in one go."""
+        return can_train_stacked(task, self.local)
+
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
     ) -> ClientResult:
         """Local training with cross-entropy."""
-        if self.can_stack(env.task):
-            return self.client_updates(shared, [memory], [data], [env])[0]
-        network = received_model(shared, env)
-        metrics = self.local.train(network, data.train, cross_entropy, env)
-        return ClientResult(model_update(network, data, metrics))
+        return self.client_updates(shared, [memory], [data], [env])[0]
+
+    def client_updates(
+        self,
+        shared: Tensors,
+        memories: Sequence[Tensors],
+        datas: Sequence[ClientData],
+        envs: Sequence[Env],
+    ) -> list[ClientResult]:
+        """The same for several clients, in one go where they can stack."""
+        return train_received(self.local, shared, datas, envs)

@@ -20,27 +20,25 @@ Limits: μ = 0 is FedAvg, bit for bit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import (
-    AveragesModels,
-    cross_entropy,
-    model_update,
-    received_model,
-)
-from fedcord.algorithms.stacked_mlp import StacksTraining
+from fedcord.algorithms.kit.cross_entropy_training import train_received
+from fedcord.algorithms.kit.local_sgd import AdjustGradients, LocalSGD
+from fedcord.algorithms.kit.model_exchange import AveragesModels
+from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
 from fedcord.core.contract import ClientResult, Env, Traits
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
 
 
 @dataclass(frozen=True)
-class FedProx(AveragesModels, StacksTraining):
+class FedProx(AveragesModels):
     """Federated averaging with a proximal term."""
 
     proximal_weight: float = param(0.01, "strength of the pull (paper: μ)", at_least=0)
@@ -50,23 +48,35 @@ class FedProx(AveragesModels, StacksTraining):
         check_params(self)
 
     @property
-    def pull(self) -> float:
-        """The same μ where clients train in one go."""
-        return self.proximal_weight
-
-    @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
         unchanged = self.local.augment == "none"
         return Traits(looks_through_network=unchanged, stacks=True, shows_features=True)
 
+    def can_stack(self, task: Task) -> bool:
+        """Whether the network and settings are plain enough to train clients in one go."""
+        return can_train_stacked(task, self.local)
+
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
     ) -> ClientResult:
         """Local training with cross-entropy and the proximal pull."""
-        if self.can_stack(env.task):
-            return self.client_updates(shared, [memory], [data], [env])[0]
-        network = received_model(shared, env)
+        return self.client_updates(shared, [memory], [data], [env])[0]
+
+    def client_updates(
+        self,
+        shared: Tensors,
+        memories: Sequence[Tensors],
+        datas: Sequence[ClientData],
+        envs: Sequence[Env],
+    ) -> list[ClientResult]:
+        """The same for several clients, in one go where they can stack."""
+        return train_received(
+            self.local, shared, datas, envs, self.proximal_weight, self._pull_back
+        )
+
+    def _pull_back(self, network: nn.Module) -> AdjustGradients:
+        """Adds μ (θ − θ_global) to gradients, where clients train one by one."""
         trained = [p for p in network.parameters() if p.requires_grad]
         start = [p.detach().clone() for p in trained]
 
@@ -75,6 +85,4 @@ class FedProx(AveragesModels, StacksTraining):
                 for gradient, weight, origin in zip(gradients, trained, start, strict=True):
                     gradient.add_(weight - origin, alpha=self.proximal_weight)
 
-        pull = pull_back if self.proximal_weight > 0 else None
-        metrics = self.local.train(network, data.train, cross_entropy, env, pull)
-        return ClientResult(model_update(network, data, metrics))
+        return pull_back

@@ -34,8 +34,13 @@ from torch.nn import functional as F
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.contrastive.relaxed_contrast import likeness_penalty, relaxed_contrast
 from fedcord.algorithms.contrastive.stages import stages_and_scores
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import AveragesModels, model_update, received_model
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import (
+    AveragesModels,
+    mean_of_models,
+    model_update,
+    received_model,
+)
 from fedcord.core.contract import ClientResult, Env, Review, ServerState, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -87,7 +92,7 @@ class FedRCL(AveragesModels):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The mean of the clients' models."""
         if self.server_mean == "examples":
-            return super().aggregate(state, updates, env)
+            return state.next(shared=mean_of_models(updates))
         equal = ((u.tensors, 1.0 if u.weight > 0 else 0.0) for _, u in updates)
         return state.next(shared=weighted_mean(equal))
 

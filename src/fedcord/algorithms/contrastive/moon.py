@@ -35,9 +35,9 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.contrastive.projection import Projected
-from fedcord.algorithms.local_sgd import LocalSGD, Loss
-from fedcord.algorithms.model_exchange import MODEL, AveragesModels, cross_entropy
-from fedcord.algorithms.oneshot.servers.ensemble import features_of
+from fedcord.algorithms.kit.local_sgd import LocalSGD, Loss
+from fedcord.algorithms.kit.model_exchange import MODEL, AveragesModels, cross_entropy, first_model
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.core.contract import ClientResult, Env, ServerState, Update
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -65,7 +65,7 @@ class MOON(AveragesModels):
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, with its projection head where it has one."""
         if self.head == "none":
-            return super().init(env)
+            return ServerState(first_model(env))
         network = self._projected(env.task.initial_network(env.generator("init")), env)
         network.draw_layers(env.generator("projection"))
         return ServerState(shared=prefixed(MODEL, network.sent_tensors()))

@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from torch import Generator, Tensor, nn
 
-from fedcord.algorithms.oneshot.encoder import encoder_tensors, head_prefix
+from fedcord.algorithms.kit.encoder import encoder_tensors, head_prefix
 from fedcord.core.task import load_into
 from fedcord.core.tensors import Tensors, prefixed, select
 from fedcord.ops.linear_start import linear_start

@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 
 from fedcord.algorithms.hyperprototype.head import Head
 from fedcord.algorithms.hyperprototype.one_of_six import one_of_six
-from fedcord.algorithms.oneshot.servers.ensemble import features_of
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.core.contract import Env
 from fedcord.core.examples import Examples
 from fedcord.core.params import check_params, param

@@ -48,9 +48,16 @@ from fedcord.algorithms.hyperprototype.matching import Matching
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.owners import OwnerMean
 from fedcord.algorithms.hyperprototype.retraining import Retraining
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import MODEL, AveragesModels, model_update, received_model
-from fedcord.algorithms.oneshot.baselines.fedproto_oneshot import class_means
+from fedcord.algorithms.kit.class_means import class_means
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import (
+    MODEL,
+    AveragesModels,
+    first_model,
+    model_spec,
+    model_update,
+    received_model,
+)
 from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -81,7 +88,7 @@ class FedHPro(AveragesModels):
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, and normal hyper-prototypes and meta features."""
-        shared = {**super().init(env).shared, HYPER: self._first_prototypes(env)}
+        shared = {**first_model(env), HYPER: self._first_prototypes(env)}
         if not self.retraining.enabled:
             return ServerState(shared)
         shape = (env.task.num_classes, self.retraining.vectors, _feature_dim(env))
@@ -95,7 +102,7 @@ class FedHPro(AveragesModels):
         if self.retraining.enabled:
             rows |= {HEAD_WEIGHT: (classes, classes, dim), HEAD_BIAS: (classes, classes)}
         return {
-            **super().expected_update(shared, env),
+            **model_spec(shared),
             PRESENT: TensorSpec((classes,), torch.bool),
             **{n: TensorSpec(shape, torch.float32, rows_of=PRESENT) for n, shape in rows.items()},
         }

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedcord.algorithms.model_exchange import MODEL
-from fedcord.algorithms.oneshot.encoder import head_prefix
+from fedcord.algorithms.kit.encoder import head_prefix
+from fedcord.algorithms.kit.model_exchange import MODEL
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError
 from fedcord.core.tensors import Tensors

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.algorithms.local_sgd import Loss
-from fedcord.algorithms.oneshot.servers.ensemble import features_of
+from fedcord.algorithms.kit.local_sgd import Loss
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.core.params import check_params, param
 from fedcord.ops.unit import unit
 

@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedcord.algorithms.kit.encoder import encoder_parameters
 from fedcord.algorithms.oneshot.alignment import Alignment
 from fedcord.algorithms.oneshot.conflict import Conflict
-from fedcord.algorithms.oneshot.encoder import encoder_parameters
 from fedcord.algorithms.oneshot.guard import MOST_SKIPPED, RUNAWAY, gave_up
 from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.objective import Bank, Objective

@@ -36,11 +36,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fedcord.algorithms.kit.encoder import encoder_tensors, encoder_with
 from fedcord.algorithms.oneshot import metrics as oneshot_metrics
 from fedcord.algorithms.oneshot.alignment import Alignment
 from fedcord.algorithms.oneshot.anchors import Anchors
 from fedcord.algorithms.oneshot.conflict import Conflict
-from fedcord.algorithms.oneshot.encoder import encoder_tensors, encoder_with
 from fedcord.algorithms.oneshot.guard import SHORT, observations
 from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.local_work import Epoch, Learner, LocalWork

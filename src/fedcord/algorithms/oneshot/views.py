@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from fedcord.algorithms.local_sgd import PREPARE_AT_ONCE_BYTES
+from fedcord.algorithms.kit.local_sgd import PREPARE_AT_ONCE_BYTES
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
 from fedcord.core.task import Task

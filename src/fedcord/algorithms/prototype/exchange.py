@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import MODEL
-from fedcord.algorithms.oneshot.servers.ensemble import features_of
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import MODEL
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.prototype.local_work import (
     classified,
     current_network,

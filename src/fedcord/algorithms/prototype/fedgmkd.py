@@ -40,10 +40,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.algorithms.local_sgd import LocalSGD, Loss
-from fedcord.algorithms.model_exchange import MODEL
-from fedcord.algorithms.oneshot.baselines.fedproto_oneshot import class_means
-from fedcord.algorithms.oneshot.servers.ensemble import features_of
+from fedcord.algorithms.kit.class_means import class_means
+from fedcord.algorithms.kit.local_sgd import LocalSGD, Loss
+from fedcord.algorithms.kit.model_exchange import MODEL
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.prototype.diagnostics import measure
 from fedcord.algorithms.prototype.discrepancy import (
     aware_weights,

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.prototype.diagnostics import measure
 from fedcord.algorithms.prototype.exchange import EXCHANGE, EXCHANGES, ExchangesPrototypes, Upload
 from fedcord.algorithms.prototype.local_work import (

@@ -35,8 +35,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.algorithms.local_sgd import LocalSGD, Loss
-from fedcord.algorithms.oneshot.servers.ensemble import features_of
+from fedcord.algorithms.kit.local_sgd import LocalSGD, Loss
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.prototype.diagnostics import measure
 from fedcord.algorithms.prototype.exchange import (
     EXCHANGE,

@@ -33,8 +33,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.descent import sgd
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.descent import sgd
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.prototype.diagnostics import measure
 from fedcord.algorithms.prototype.exchange import (
     EXCHANGE,

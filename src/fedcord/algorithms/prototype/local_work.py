@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.algorithms.local_sgd import LocalSGD, Loss
-from fedcord.algorithms.model_exchange import MODEL, cross_entropy, received_model
-from fedcord.algorithms.oneshot.baselines.fedproto_oneshot import class_means
-from fedcord.algorithms.oneshot.servers.ensemble import features_of
+from fedcord.algorithms.kit.class_means import class_means
+from fedcord.algorithms.kit.local_sgd import LocalSGD, Loss
+from fedcord.algorithms.kit.model_exchange import MODEL, cross_entropy, received_model
+from fedcord.algorithms.kit.outputs import features_of
+from fedcord.algorithms.kit.stacked_mlp import can_train_stacked, train_stacked
 from fedcord.algorithms.prototype.prototypes import Prototypes
-from fedcord.algorithms.stacked_mlp import can_train_stacked, train_stacked
 from fedcord.core.contract import ClientResult, Env, Update
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Task, load_into, tensors_of

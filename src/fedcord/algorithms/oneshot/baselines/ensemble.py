@@ -25,19 +25,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.encoder import head_prefix
+from fedcord.algorithms.kit.ensemble import member_outputs, pack
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.outputs import features_of, scores_of
 from fedcord.algorithms.oneshot.baselines.one_exchange import (
     ONE_SHOT,
     SendsOnce,
     Uploads,
     upload_weights,
-)
-from fedcord.algorithms.oneshot.encoder import head_prefix
-from fedcord.algorithms.oneshot.servers.ensemble import (
-    features_of,
-    member_outputs,
-    pack,
-    scores_of,
 )
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
 from fedcord.core.contract import Env, ServerState

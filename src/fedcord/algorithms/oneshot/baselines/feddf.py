@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.distillation import Distillation, Student
 from fedcord.algorithms.oneshot.baselines.generator import noise_inputs, to_network
 from fedcord.algorithms.oneshot.baselines.one_exchange import (

@@ -30,16 +30,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import model_update, received_model
+from fedcord.algorithms.kit.ensemble import member_outputs, pack
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import first_model, model_update, received_model
+from fedcord.algorithms.kit.outputs import scores_of
 from fedcord.algorithms.oneshot.baselines.one_exchange import (
     ONE_SHOT,
     SendsOnce,
     Uploads,
+    training_settings,
     upload_weights,
 )
 from fedcord.algorithms.oneshot.frames import simplex_frame
-from fedcord.algorithms.oneshot.servers.ensemble import member_outputs, pack, scores_of
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
 from fedcord.core.contract import ClientResult, Env, Review, ServerState
 from fedcord.core.examples import ClientData
@@ -73,14 +75,12 @@ class FedETF(SendsOnce):
         """A freshly drawn model, and the frame, the same for every client."""
         classes = env.task.num_classes
         frame = simplex_frame(classes, classes, env.generator("frame"))
-        start = super().init(env)
-        return ServerState(shared={**start.shared, FRAME: frame})
+        return ServerState(shared={**first_model(env), FRAME: frame})
 
     @property
     def client_settings(self) -> dict[str, Any]:
         """What decides clients' work."""
-        own = {"procedure": "fedetf", "loss": self.loss, "scale": self.scale}
-        return {**super().client_settings, **own}
+        return training_settings(self.local, procedure="fedetf", loss=self.loss, scale=self.scale)
 
     def can_stack(self, task: Task) -> bool:
         """The fast path knows cross-entropy on plain scores only."""

@@ -27,26 +27,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import MODEL
+from fedcord.algorithms.kit.class_means import class_means
+from fedcord.algorithms.kit.cross_entropy_training import train_received
+from fedcord.algorithms.kit.ensemble import member_outputs, pack
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import MODEL, model_spec
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.oneshot.baselines.one_exchange import (
     FUSED,
     ONE_SHOT,
     SendsOnce,
     Uploads,
+    training_settings,
     upload_weights,
-)
-from fedcord.algorithms.oneshot.servers.ensemble import (
-    Output,
-    features_of,
-    member_outputs,
-    pack,
 )
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
 from fedcord.core.contract import ClientResult, Env, ServerState
-from fedcord.core.examples import ClientData, Examples
+from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
 from fedcord.ops.nearest import nearest_scores
@@ -54,8 +53,6 @@ from fedcord.ops.weighted_mean import weighted_mean
 
 MEANS, COUNTS = "proto.mean", "proto.count"
 PROTOTYPES, HELD, WEIGHTS = "fused.prototypes", "fused.held", "fused.weights"
-BATCH = 256
-"""Examples per forward pass when a client computes its means."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +74,14 @@ class FedProtoOneShot(SendsOnce):
     @property
     def client_settings(self) -> dict[str, Any]:
         """What decides clients' work."""
-        return {**super().client_settings, "procedure": "cross-entropy once, class means"}
+        return training_settings(self.local, procedure="cross-entropy once, class means")
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """A model like the one sent, class means and counts."""
         dim = int(env.task.scratch_network().feature_dim)  # type: ignore[arg-type]
         classes = env.task.num_classes
         return {
-            **super().expected_update(shared, env),
+            **model_spec(shared),
             MEANS: TensorSpec((classes, dim), torch.float32),
             COUNTS: TensorSpec((classes,), torch.float32),
         }
@@ -93,7 +90,7 @@ class FedProtoOneShot(SendsOnce):
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
     ) -> ClientResult:
         """Local training with cross-entropy, then one pass for the class means."""
-        return self._with_means(super().client_update(shared, memory, data, env), data, env)
+        return self.client_updates(shared, [memory], [data], [env])[0]
 
     def client_updates(
         self,
@@ -102,17 +99,9 @@ class FedProtoOneShot(SendsOnce):
         datas: Sequence[ClientData],
         envs: Sequence[Env],
     ) -> list[ClientResult]:
-        """`client_update` of several clients in one go."""
-        trained = super().client_updates(shared, memories, datas, envs)
-        return [self._with_means(*each) for each in zip(trained, datas, envs, strict=True)]
-
-    def _with_means(self, result: ClientResult, data: ClientData, env: Env) -> ClientResult:
-        if COUNTS in result.update.tensors:  # `client_update` took the stacked path
-            return result
-        network = env.task.network_with(select(result.update.tensors, MODEL), env.client)
-        means, counts = class_means(network, data.train, env)
-        tensors = {**result.update.tensors, MEANS: means, COUNTS: counts}
-        return replace(result, update=replace(result.update, tensors=tensors))
+        """The same for several clients, whose training is done in one go where they can stack."""
+        trained = train_received(self.local, shared, datas, envs)
+        return [_with_means(*each) for each in zip(trained, datas, envs, strict=True)]
 
     def fuse(self, state: ServerState, uploads: Uploads, env: Env) -> dict[str, Tensor]:
         """Networks, global class means [C, D], and which classes anyone holds [C]."""
@@ -146,24 +135,9 @@ class FedProtoOneShot(SendsOnce):
             return nearest_scores(features, shared[PROTOTYPES], shared[HELD])
 
 
-def class_means(
-    network: nn.Module,
-    examples: Examples,
-    env: Env,
-    output: Output = features_of,
-    width: int | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The mean feature of every class [C, D], zero where there is none, and counts [C].
-
-    Another `output` of the network is averaged where its `width` is given.
-    """
-    classes = env.task.num_classes
-    columns = int(network.feature_dim) if width is None else width  # type: ignore[arg-type]
-    sums = torch.zeros(classes, columns, dtype=torch.float64)
-    with torch.inference_mode():
-        for start in range(0, len(examples), BATCH):
-            chosen = slice(start, start + BATCH)
-            inputs = env.task.prepare(examples.inputs[chosen]).to(env.task.device)
-            sums.index_add_(0, examples.labels[chosen], output(network, inputs).cpu().double())
-    counts = torch.bincount(examples.labels, minlength=classes)
-    return (sums / counts.clamp(min=1)[:, None]).float(), counts.float()
+def _with_means(result: ClientResult, data: ClientData, env: Env) -> ClientResult:
+    """A trained client's result with the class means of its network."""
+    network = env.task.network_with(select(result.update.tensors, MODEL), env.client)
+    means, counts = class_means(network, data.train, env)
+    tensors = {**result.update.tensors, MEANS: means, COUNTS: counts}
+    return replace(result, update=replace(result.update, tensors=tensors))

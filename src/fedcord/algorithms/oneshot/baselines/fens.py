@@ -39,18 +39,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import MODEL, cross_entropy
+from fedcord.algorithms.kit.ensemble import ENSEMBLE, member_outputs, num_members, pack
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import MODEL, cross_entropy
+from fedcord.algorithms.kit.outputs import scores_of
 from fedcord.algorithms.oneshot.baselines.fedavg_oneshot import FedAvgOneShot
 from fedcord.algorithms.oneshot.baselines.one_exchange import ONE_SHOT
 from fedcord.algorithms.oneshot.baselines.score_aggregator import KINDS, ScoreAggregator
-from fedcord.algorithms.oneshot.servers.ensemble import (
-    ENSEMBLE,
-    member_outputs,
-    num_members,
-    pack,
-    scores_of,
-)
 from fedcord.core.contract import (
     ClientResult,
     Env,

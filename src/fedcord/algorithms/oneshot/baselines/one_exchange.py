@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import (
-    MODEL,
-    cross_entropy,
-    model_update,
-    received_model,
-)
-from fedcord.algorithms.stacked_mlp import StacksTraining
+from fedcord.algorithms.kit.cross_entropy_training import train_received
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import MODEL, first_model, model_spec
+from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
 from fedcord.core.contract import (
     ClientId,
     ClientResult,
@@ -32,8 +28,8 @@ from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import plain
 from fedcord.core.parts import review_of_parts
-from fedcord.core.task import Task, tensors_of
-from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
+from fedcord.core.task import Task
+from fedcord.core.tensors import Tensors, TensorSpec, select
 
 ONE_SHOT = LocalSGD(epochs=60, batch_size=64, lr=0.05, momentum=0.9)
 """Long local training, with the budget of FAFI's clients, so that methods compare."""
@@ -65,12 +61,14 @@ Uploads = Mapping[ClientId, Upload]
 """In ascending order of clients."""
 
 
-class SendsOnce(StacksTraining, ABC):
+class SendsOnce(ABC):
     """The half of the contract that methods with one exchange of models have in common.
 
     A method is a final frozen dataclass that adds its parameters, `local` among them, and `fuse`
     and `predict`. One with another `client_update` has another `client_settings`, too.
     """
+
+    local: LocalSGD
 
     @property
     def traits(self) -> Traits:
@@ -84,7 +82,7 @@ class SendsOnce(StacksTraining, ABC):
     @property
     def client_settings(self) -> dict[str, Any]:
         """What decides clients' work; methods that only fuse differently do it once for all."""
-        return {"procedure": "cross-entropy once", "local": plain(self.local)}
+        return training_settings(self.local)
 
     def work(self, shared: Tensors, env: Env) -> Work | None:
         """All that is received, and `client_settings`."""
@@ -92,22 +90,31 @@ class SendsOnce(StacksTraining, ABC):
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, the same for every client."""
-        network = env.task.initial_network(env.generator("init"))
-        return ServerState(shared=prefixed(MODEL, tensors_of(network)))
+        return ServerState(shared=first_model(env))
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """A model like the one sent."""
-        return spec_of(prefixed(MODEL, select(shared, MODEL)))
+        return model_spec(shared)
+
+    def can_stack(self, task: Task) -> bool:
+        """Whether the network and settings are plain enough to train clients in one go."""
+        return can_train_stacked(task, self.local)
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
     ) -> ClientResult:
         """Local training with cross-entropy."""
-        if self.can_stack(env.task):
-            return self.client_updates(shared, [memory], [data], [env])[0]
-        network = received_model(shared, env)
-        metrics = self.local.train(network, data.train, cross_entropy, env)
-        return ClientResult(model_update(network, data, metrics))
+        return self.client_updates(shared, [memory], [data], [env])[0]
+
+    def client_updates(
+        self,
+        shared: Tensors,
+        memories: Sequence[Tensors],
+        datas: Sequence[ClientData],
+        envs: Sequence[Env],
+    ) -> list[ClientResult]:
+        """The same for several clients, in one go where they can stack."""
+        return train_received(self.local, shared, datas, envs)
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """What `fuse` makes of the uploads becomes the result; clients are sent nothing more."""
@@ -124,6 +131,11 @@ class SendsOnce(StacksTraining, ABC):
     @abstractmethod
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
         """Class scores [B, C] of prepared inputs [B, ...]."""
+
+
+def training_settings(local: LocalSGD, **more: Any) -> dict[str, Any]:
+    """What decides the work of clients that train on cross-entropy, and what differs in it."""
+    return {"procedure": "cross-entropy once", "local": plain(local), **more}
 
 
 def predict_fused(shared: Tensors, inputs: Tensor, env: Env) -> Tensor:

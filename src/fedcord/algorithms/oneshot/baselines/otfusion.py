@@ -34,14 +34,17 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import cross_entropy, model_update, received_model
+from fedcord.algorithms.kit.cross_entropy_training import train_received
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import cross_entropy, model_update, received_model
+from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
 from fedcord.algorithms.oneshot.baselines.one_exchange import (
     FUSED,
     ONE_SHOT,
     SendsOnce,
     Uploads,
     predict_fused,
+    training_settings,
     upload_weights,
 )
 from fedcord.algorithms.oneshot.baselines.permutations import Space, Use, neuron_spaces
@@ -73,18 +76,25 @@ class OTFusion(SendsOnce):
     def client_settings(self) -> dict[str, Any]:
         """What decides clients' work."""
         start = {} if self.start == "common" else {"start": self.start}
-        return {**super().client_settings, **start}
+        return training_settings(self.local, **start)
 
     def can_stack(self, task: Task) -> bool:
         """The fast path starts all clients from the same weights."""
-        return self.start == "common" and super().can_stack(task)
+        return self.start == "common" and can_train_stacked(task, self.local)
 
-    def client_update(
-        self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
-    ) -> ClientResult:
+    def client_updates(
+        self,
+        shared: Tensors,
+        memories: Sequence[Tensors],
+        datas: Sequence[ClientData],
+        envs: Sequence[Env],
+    ) -> list[ClientResult]:
         """Local training with cross-entropy."""
         if self.start == "common":
-            return super().client_update(shared, memory, data, env)
+            return train_received(self.local, shared, datas, envs)
+        return [self._from_own_start(shared, *each) for each in zip(datas, envs, strict=True)]
+
+    def _from_own_start(self, shared: Tensors, data: ClientData, env: Env) -> ClientResult:
         network = received_model(shared, env)
         drawn = env.task.initial_network(env.generator("init"), env.client)
         network.load_state_dict(drawn.state_dict())

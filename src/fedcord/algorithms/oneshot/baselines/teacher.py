@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedcord.algorithms.oneshot.servers.ensemble import is_linear_only
+from fedcord.algorithms.kit.ensemble import is_linear_only
 from fedcord.core.contract import ClientId, Env
 from fedcord.core.tensors import Tensors
 

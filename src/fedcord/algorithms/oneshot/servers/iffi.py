@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fedcord.algorithms.kit.ensemble import member_outputs
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.oneshot.servers.aggregator import Members
-from fedcord.algorithms.oneshot.servers.ensemble import features_of, member_outputs
 from fedcord.algorithms.oneshot.servers.feature_ensemble import (
     PROTOTYPES,
     WEIGHTS,

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fedcord.algorithms.kit.ensemble import member_outputs, num_members
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.oneshot.servers.aggregator import Members
-from fedcord.algorithms.oneshot.servers.ensemble import features_of, member_outputs, num_members
 from fedcord.algorithms.oneshot.servers.feature_ensemble import PROTOTYPES
 from fedcord.algorithms.oneshot.servers.iffi import IFFI
 from fedcord.algorithms.oneshot.servers.noise import NOISE, informativeness

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.algorithms.oneshot.encoder import head_prefix
+from fedcord.algorithms.kit.encoder import head_prefix
 from fedcord.core.contract import Env
 from fedcord.core.examples import Examples
 from fedcord.core.tensors import TensorSpec

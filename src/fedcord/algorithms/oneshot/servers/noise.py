@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.oneshot.servers.ensemble import features_of, member_outputs, num_members
+from fedcord.algorithms.kit.ensemble import member_outputs, num_members
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError
 from fedcord.core.tensors import Tensors

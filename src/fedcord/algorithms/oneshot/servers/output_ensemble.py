@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fedcord.algorithms.kit.ensemble import member_outputs, pack
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.oneshot.servers.aggregator import Members
-from fedcord.algorithms.oneshot.servers.ensemble import features_of, member_outputs, pack
 from fedcord.algorithms.oneshot.servers.members import member_weights
 from fedcord.core.contract import Env
 from fedcord.core.tensors import Tensors

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.oneshot.encoder import encoder_with
+from fedcord.algorithms.kit.encoder import encoder_with
 from fedcord.algorithms.oneshot.servers.aggregator import Members
 from fedcord.algorithms.oneshot.servers.members import check_equal_models, member_weights
 from fedcord.core.contract import Env

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 
-from fedcord.algorithms.oneshot.encoder import head_prefix
+from fedcord.algorithms.kit.encoder import head_prefix
+from fedcord.algorithms.kit.outputs import Output
 from fedcord.core.contract import ClientId, Env
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors, prefixed, select
 
 ENSEMBLE = "ensemble"
-Output = Callable[[nn.Module, Tensor], Tensor]
-"""(network, prepared inputs [B, ...]) to [B, anything]."""
-
-
-def features_of(network: nn.Module, inputs: Tensor) -> Tensor:
-    """[B, D] features."""
-    features: Tensor = network.features(inputs)  # type: ignore[operator]
-    return features
-
-
-def scores_of(network: nn.Module, inputs: Tensor) -> Tensor:
-    """[B, C] class scores."""
-    scores: Tensor = network(inputs)
-    return scores
 
 
 def pack(models: Mapping[ClientId, Tensors], env: Env) -> dict[str, Tensor]:

@@ -47,12 +47,11 @@ class AveragesModels(ABC):
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, the same for every client."""
-        network = env.task.initial_network(env.generator("init"))
-        return ServerState(shared=prefixed(MODEL, tensors_of(network)))
+        return ServerState(shared=first_model(env))
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """A model like the one sent."""
-        return spec_of(prefixed(MODEL, select(shared, MODEL)))
+        return model_spec(shared)
 
     @abstractmethod
     def client_update(
@@ -62,7 +61,7 @@ class AveragesModels(ABC):
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The mean of the clients' models, weighted by their numbers of examples."""
-        return state.next(shared=weighted_mean((u.tensors, u.weight) for _, u in updates))
+        return state.next(shared=mean_of_models(updates))
 
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
         """Class scores [B, C] of the global model."""
@@ -82,6 +81,22 @@ class AveragesModels(ABC):
     def prototypes(self, shared: Tensors) -> Tensor | None:
         """[C, M, D] vectors of classes that the method holds; most hold none."""
         return None
+
+
+def first_model(env: Env) -> dict[str, Tensor]:
+    """A freshly drawn model, as it is sent to every client."""
+    network = env.task.initial_network(env.generator("init"))
+    return prefixed(MODEL, tensors_of(network))
+
+
+def model_spec(shared: Tensors) -> dict[str, TensorSpec]:
+    """What a client must send that sends a model like the one received."""
+    return spec_of(prefixed(MODEL, select(shared, MODEL)))
+
+
+def mean_of_models(updates: Updates) -> dict[str, Tensor]:
+    """The mean of what clients sent, weighted by their numbers of examples."""
+    return weighted_mean((u.tensors, u.weight) for _, u in updates)
 
 
 def received_model(shared: Tensors, env: Env) -> nn.Module:

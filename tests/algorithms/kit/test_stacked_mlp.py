@@ -7,8 +7,8 @@ import torch
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.stacked_mlp import can_train_stacked, train_stacked
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.stacked_mlp import can_train_stacked, train_stacked
 from fedcord.core.contract import Env
 from fedcord.core.errors import NumericalError
 from fedcord.core.tensors import hash_tensors

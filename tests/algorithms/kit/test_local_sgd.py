@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedcord.algorithms.local_sgd import LocalSGD
-from fedcord.algorithms.model_exchange import cross_entropy
+from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.model_exchange import cross_entropy
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, NumericalError
 from tests import federation
@@ -95,7 +95,7 @@ def test_large_clients_are_prepared_batch_by_batch_with_equal_bits(
         return [p.detach().clone() for p in network.parameters()]
 
     at_once = weights()
-    monkeypatch.setattr("fedcord.algorithms.local_sgd.PREPARE_AT_ONCE_BYTES", 0)
+    monkeypatch.setattr("fedcord.algorithms.kit.local_sgd.PREPARE_AT_ONCE_BYTES", 0)
     assert all(torch.equal(a, b) for a, b in zip(at_once, weights(), strict=True))
 
 

@@ -15,47 +15,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from fedcord.algorithms.local_sgd import LocalSGD
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.contract import ClientResult, Env, Update
 from fedcord.core.errors import NumericalError
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
-
-
-class StacksTraining(ABC):
-    """The part of the contract by which a method's clients train in one go.
-
-    Its clients train the received model by `local` on cross-entropy and nothing but `pull`.
-    """
-
-    local: LocalSGD
-
-    @property
-    def pull(self) -> float:
-        """Strength of a proximal pull towards the received model."""
-        return 0.0
-
-    def can_stack(self, task: Task) -> bool:
-        """Whether the network and settings are plain enough for it."""
-        return can_train_stacked(task, self.local)
-
-    def client_updates(
-        self,
-        shared: Tensors,
-        memories: Sequence[Tensors],
-        datas: Sequence[ClientData],
-        envs: Sequence[Env],
-    ) -> list[ClientResult]:
-        """`client_update` of several clients in one go."""
-        return train_stacked(self.local, shared, datas, envs, self.pull)
 
 
 def can_train_stacked(task: Task, local: LocalSGD) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
-from fedcord.algorithms.descent import Step, adam, clip_gradients, sgd
+from fedcord.algorithms.kit.descent import Step, adam, clip_gradients, sgd
 from fedcord.core.contract import Env, Review
 from fedcord.core.errors import ConfigError, NumericalError
 from fedcord.core.examples import Examples
@@ -17,6 +17,7 @@ from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+AdjustGradients = Callable[[list[Tensor]], None]
 """(network, prepared inputs [B, ...], labels [B]) to the mean loss of the batch."""
 
 PREPARE_AT_ONCE_BYTES = 128 * 2**20
@@ -90,7 +91,7 @@ class LocalSGD:
         examples: Examples,
         loss: Loss,
         env: Env,
-        adjust_gradients: Callable[[list[Tensor]], None] | None = None,
+        adjust_gradients: AdjustGradients | None = None,
     ) -> dict[str, float]:
         """Train `network` in place.
 

@@ -1,0 +1,1 @@
+"""What families of algorithms share: local training, exchange of models, outputs of networks."""
