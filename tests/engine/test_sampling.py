@@ -60,6 +60,8 @@ def test_a_one_shot_client_does_all_of_its_training_or_none(tmp_path: Path) -> N
     chosen = {str(client) for client in sample_clients(0, 0, range(6), 3)}
     found = {engine: run(engine, 4, engine) for engine in ENGINES}
     for result, rounds in found.values():
+        assert result["rounds"] == 1  # three of the four were looks
+        assert [line.get("probe", False) for line in rounds] == [True] * 3 + [False]
         assert [set(line["client_metrics"]) for line in rounds] == [chosen] * 4
         assert result["state_hash"] == found["sequential"][0]["state_hash"]
     whole, _ = run("whole", 1)

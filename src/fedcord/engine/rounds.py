@@ -49,6 +49,7 @@ class RoundRecord:
         events: other things that went wrong between the server and nodes.
         saved_seconds: how long work took that was done before and not again.
         traffic: all that passed since the round before, by phase; none of a probe's training.
+        is_probe: whether it only looked into the local training of the round to come.
     """
 
     round: int
@@ -67,6 +68,7 @@ class RoundRecord:
     events: tuple[str, ...] = ()
     saved_seconds: float = 0.0
     traffic: Mapping[Phase, Traffic] = field(default_factory=dict)
+    is_probe: bool = False
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,8 @@ def run_rounds(
                 test = _request("evaluate", state.model, here, step=round_ + 1)
                 evaluation, models_of = _test(algorithm, federation, test)
             passed = federation.take_traffic()
-            if traits.probes and cast(Probes, algorithm).is_probe(here):
+            is_probe = traits.probes and cast(Probes, algorithm).is_probe(here)
+            if is_probe:
                 passed.pop("training", None)  # a deployment would not have it
             training = passed.get("training", Traffic())
             record = RoundRecord(
@@ -228,6 +231,7 @@ def run_rounds(
                 federation.take_events(),
                 arrivals.saved_seconds,
                 passed,
+                is_probe,
             )
             on_round(state, record)
     return state

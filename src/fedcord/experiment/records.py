@@ -61,6 +61,8 @@ def round_record(record: RoundRecord, experiment: Experiment) -> dict[str, Any]:
         "seconds": round(record.seconds, 6),
         "refused": list(record.refused),
     }
+    if record.is_probe:
+        line["probe"] = True
     if record.traffic:
         line["traffic"] = _traffic(record.traffic)
     if record.missing:
@@ -131,7 +133,7 @@ def result_record(
         "partition": experiment.partition.spec,
         "partition_hash": experiment.partition.hash,
         "clients": experiment.partition.num_clients,
-        "rounds": config.rounds,
+        "rounds": sum(not line.get("probe", False) for line in metrics),
         "seed": config.seed,
         "model": [_resolved(model, experiment.dataset) for model in config.model],
         "accuracy": last["accuracy"],

@@ -237,7 +237,7 @@ def _joined(value: object) -> str:
 
 
 def _rounds(row: Row) -> str:
-    done = sorted({len(run.metrics) for run in row.runs})
+    done = sorted({sum(not e.is_probe for e in run.metrics) for run in row.runs})
     return str(done[0]) if len(done) == 1 else f"{done[0]}–{done[-1]}"
 
 

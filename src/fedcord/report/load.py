@@ -42,6 +42,7 @@ class RoundMetrics:
             finite number.
         notes: what the algorithm observed.
         lambda_raw: strength of alignment by client; empty for methods without.
+        is_probe: whether it only looked into the local training of the round to come.
     """
 
     round: int
@@ -53,6 +54,7 @@ class RoundMetrics:
     train_loss: float | None = None
     notes: tuple[str, ...] = ()
     lambda_raw: Mapping[int, float] = field(default_factory=dict)
+    is_probe: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,6 +360,7 @@ def _metrics(path: Path, *, is_finished: bool, rounds: int | None) -> tuple[Roun
             train_loss=_train_loss(reader),
             notes=reader.texts("notes"),
             lambda_raw=_lambda_raw(values.get("client_metrics"), reader),
+            is_probe=values.get("probe") is True,
         )
     is_whole = len(by_round) == rounds == max(by_round, default=0) and 0 not in by_round
     if rounds is not None and not is_whole:
