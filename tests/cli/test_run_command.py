@@ -145,12 +145,12 @@ def test_a_single_client_is_enough(algorithm: str, tmp_path: Path) -> None:
     result_of("run", algorithm, "--clients", "4", "--participation", "0.2", *few, cwd=tmp_path)
 
 
-def test_data_without_a_test_part_is_refused(tmp_path: Path) -> None:
+def test_data_without_any_test_part_is_refused(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
     train = Split(vectors, np.arange(20) % 2)
     mine = Dataset("mine", "vector", train, Split(vectors[:0], np.arange(0)), ("a", "b"))
     with pytest.raises(DataError, match="'mine' has no test examples"):
-        api.run("fedavg", dataset=mine, partition="iid", clients=2, out=tmp_path / "run")
+        api.run("fedavg", dataset=mine, partition="iid", clients=2, test=0, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -198,12 +198,38 @@ def test_standardised_vectors_have_equal_bits_when_the_task_is_rebuilt(tmp_path:
     assert len(hashes) == 1
 
 
-def test_data_without_a_test_part_is_refused() -> None:
+def _untested() -> Dataset:
     mine = _own()
-    empty = Split(mine.test.inputs[:0], mine.test.labels[:0])
-    config = load_config({"algorithm": "afl", "dataset": "own:mine", "clients": 2})
-    with pytest.raises(DataError, match="'mine' has no test examples, so no accuracy"):
-        build_experiment(config, dataclasses.replace(mine, test=empty))
+    return dataclasses.replace(mine, test=Split(mine.test.inputs[:0], mine.test.labels[:0]))
+
+
+def test_data_that_nobody_keeps_a_test_part_of_is_refused() -> None:
+    config = load_config({"algorithm": "afl", "dataset": "own:mine", "clients": 2, "test": 0})
+    with pytest.raises(DataError, match="'mine' has no test examples, and no client keeps any"):
+        build_experiment(config, _untested())
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedproto", "fedhip"])
+def test_without_a_common_test_set_clients_test_on_their_own_parts(
+    name: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"partition": "iid", "clients": 3, "test": 0.3, "model": "mlp:8"}
+    people = build_experiment(load_config(settings), _untested()).population
+    tests = [people.sizes(client)[2] for client in people.clients]
+    if name != "fedhip":
+        settings["rounds"] = 2
+    found = [
+        fedcord.run(name, dataset=_untested(), out=tmp_path / engine, engine=engine, **settings)
+        for engine in ("sequential", "wire")
+    ]
+    assert found[0]["state_hash"] == found[1]["state_hash"]
+    for result in found:
+        assert result["accuracy_on"] == "clients' own test parts"
+        assert sum(result["test_counts"]) == sum(tests)
+        if name == "fedavg":  # one shared model: the mean over clients by their examples
+            own = zip(result["client_accuracy"], tests, strict=True)
+            mean = sum(accuracy * size for accuracy, size in own) / sum(tests)
+            assert result["accuracy"] == pytest.approx(mean)
 
 
 def test_clients_that_are_all_empty_are_refused(tmp_path: Path) -> None:

@@ -79,7 +79,10 @@ def _show(result: dict[str, object], own: Run) -> None:
     assert isinstance(up, int)
     assert isinstance(down, int)
     rows = [
-        ("accuracy", f"{result['accuracy']:.4f}  ({_of(result)}final round, global test set)"),
+        (
+            "accuracy",
+            f"{result['accuracy']:.4f}  ({_of(result)}final round, {result['accuracy_on']})",
+        ),
         *_unequal(own),
         ("clients' own", _percent(result["client_accuracy_mean"])),
         ("traffic", f"{byte_size(up)} up, {byte_size(down)} down"),

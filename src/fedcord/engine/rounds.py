@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -208,7 +208,7 @@ def run_rounds(
             evaluation, models_of = None, None
             if round_ + 1 == schedule.num_rounds or (round_ + 1) % schedule.evaluate_every == 0:
                 test = _request("evaluate", state.model, here, step=round_ + 1)
-                evaluation, models_of = _test(algorithm, federation, test)
+                evaluation, models_of = evaluate_model(algorithm, federation, test)
             passed = federation.take_traffic()
             is_probe = traits.probes and cast(Probes, algorithm).is_probe(here)
             if is_probe:
@@ -237,15 +237,35 @@ def run_rounds(
     return state
 
 
-def _test(
-    algorithm: Algorithm, federation: Federation, request: Request
+def evaluate_model(
+    algorithm: Algorithm,
+    federation: Federation,
+    request: Request,
+    without: Collection[ClientId] = (),
 ) -> tuple[Evaluation, int | None]:
-    """The shared model on the common test, or clients' own on it; and how many own ones."""
-    if not algorithm.traits.keeps_own_models:
+    """The shared model, or clients' own, on the common test set.
+
+    Where there is no common test set, every client tests on its own test part, and the sums are
+    added up.
+
+    Args:
+        algorithm: says whether there is a shared model.
+        federation: the clients.
+        request: to evaluate.
+        without: clients that are not asked.
+
+    Returns:
+        The sums, and how many clients' own models they are over; None for the shared one.
+    """
+    is_own, is_common = algorithm.traits.keeps_own_models, federation.common_test > 0
+    if is_common and not is_own:
         return federation.evaluate(request), None
-    owners = federation.keepers
-    own = federation.ask(request, owners, "evaluation", options={"common": True})
-    return sum(_sums(own).values(), Evaluation()), len(owners)
+    asked = federation.keepers if is_own else tuple(sorted(federation.members))
+    asked = tuple(
+        k for k in asked if k not in without and (is_common or federation.members[k].test > 0)
+    )
+    answers = federation.ask(request, asked, "evaluation", options={"common": is_common})
+    return sum(_sums(answers).values(), Evaluation()), len(asked) if is_own else None
 
 
 def finish_clients(

@@ -91,12 +91,6 @@ def build_experiment(
             allow_download=allow_download,
             progress=on_download,
         )
-    if len(dataset.test) == 0:
-        raise DataError(
-            f"data set '{dataset.name}' has no test examples, so no accuracy could be measured; "
-            "give it some, or let a fifth of the training examples become the test part (arrays x "
-            "and y in an npz file, class folders without train/ and test/)."
-        )
     problems = [
         problem
         for model in config.model
@@ -110,6 +104,11 @@ def build_experiment(
     algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
     check_declaration(algorithm)
     population = arrange(dataset, partition, config)
+    if len(population.test) == 0 and not any(population.sizes(k)[2] for k in population.clients):
+        raise DataError(
+            f"data set '{dataset.name}' has no test examples, and no client keeps any, so no "
+            "accuracy could be measured; give it some, or let clients keep a share with --test 0.2."
+        )
     values = task_values(dataset, config.model, data_dirs or ())
     identity = population.tensors()
     if dataset.kind == "vector" and dataset.scale == STANDARD:

@@ -62,6 +62,11 @@ def draw_feature_map(
         raise CheckpointError(f"'{run}' has no checkpoint; run it again.")
     memory, at = _whose(experiment, saved, client)
     test = experiment.population.test
+    if len(test) == 0:
+        raise ConfigError(
+            f"'{run}' has no common test set, whose features would be drawn; its clients test on "
+            "their own parts."
+        )
     # evenly spaced: test sets are often sorted by class, and nothing here should be random
     places = torch.linspace(0, len(test) - 1, min(MOST, len(test))).long()
     with torch_threads(config.threads):

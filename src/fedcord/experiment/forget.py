@@ -16,7 +16,7 @@ from fedcord.core.tensors import Tensors
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation
 from fedcord.engine.requests import Reply, Request, Verb
-from fedcord.engine.rounds import finish_clients, validate_clients
+from fedcord.engine.rounds import evaluate_model, finish_clients, validate_clients
 from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.engines import open_federation
@@ -265,7 +265,8 @@ def _evaluated(
     """Everything the run has said about its model, said about the new one."""
     config, algorithm = experiment.config, experiment.algorithm
     test = Request("evaluate", state.model, state.round - 1, state.round, config.seed, state.round)
-    tested = evaluation_record(people.evaluate(test), None, experiment)
+    sums, _ = evaluate_model(algorithm, people, test, without=plan.forgotten)
+    tested = evaluation_record(sums, None, experiment)
     members = sorted(people.members.items())
     rest = [k for k, member in members if member.train > 0 and k not in plan.forgotten]
     # personal models are made anew: the old ones hold what others had learnt from the client

@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fedcord.core.contract import ClientId
 from fedcord.data.dataset import Dataset
 from fedcord.engine.evaluation import Evaluation
@@ -19,6 +21,7 @@ from fedcord.experiment.build import Experiment
 from fedcord.models.registry import auto_model
 from fedcord.store.provenance import identity, provenance
 
+OWN_PARTS = "clients' own test parts"
 ABOUT_ACCURACY = ("own_models", "accuracy_by_rule")
 """What a round's line says about its accuracy where a method has it, repeated in the result."""
 
@@ -137,6 +140,7 @@ def result_record(
         "seed": config.seed,
         "model": [_resolved(model, experiment.dataset) for model in config.model],
         "accuracy": last["accuracy"],
+        "accuracy_on": "global test set" if len(experiment.population.test) else OWN_PARTS,
         "balanced_accuracy": last.get("balanced_accuracy"),  # older versions did not measure it
         "loss": last["loss"],
         **clients,
@@ -177,8 +181,11 @@ def _added(parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[s
 
 
 def _test_counts(experiment: Experiment) -> list[int]:
-    """Examples of each class in the server's test part: what a constant answer would reach."""
-    labels = experiment.population.test.labels
+    """Examples of each class that models are tested on: what a constant answer would reach."""
+    people = experiment.population
+    labels = people.test.labels
+    if not len(labels):
+        labels = torch.cat([people.client(k).test.labels for k in people.clients])
     counts: list[int] = labels.bincount(minlength=experiment.dataset.num_classes).tolist()
     return counts
 
