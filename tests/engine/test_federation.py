@@ -179,6 +179,32 @@ def test_a_deadline_makes_the_slow_late() -> None:
     assert [a.outcome for a in late if isinstance(a, Missing)] == ["late"] * 4
 
 
+def test_memory_and_tests_are_waited_for_whatever_the_deadline() -> None:
+    from fedcord.algorithms.contrastive.moon import MOON
+
+    algorithm, env = MOON(local=LocalSGD(lr=0.1)), federation.env(rounds=1)
+    reached = federation.sequential(algorithm, env.task, federation.population())
+    once = Schedule(1, lambda _: EVERYONE)
+    state = run_rounds(algorithm, reached, env, algorithm.init(env), once)
+    reached.patience = Patience(quorum=0.0, deadline=0.0)
+    assert set(reached.gather_memory()) == set(EVERYONE)
+    assert set(finish_clients(algorithm, reached, state, 0, EVERYONE)) == {0, 1, 3}
+
+
+@pytest.mark.parametrize(
+    "change", [{"task": 3}, {"members": [[0, 1]]}, {"members": [[0, -1, 0, 0]]}, {"data": None}]
+)
+def test_a_greeting_that_makes_no_sense_is_refused(change: dict[str, object]) -> None:
+    def tampered(request: Request, reply: Reply) -> Reply:
+        values = {**reply.values, **change}
+        if change == {"data": None}:
+            del values["data"]
+        return replace(reply, values=values)
+
+    with pytest.raises(ConfigError, match="node 0 was refused: its greeting is incomplete"):
+        Federation(Tampering(SequentialTransport(_node()), tampered))
+
+
 def test_every_byte_is_counted_where_it_passes() -> None:
     plan, people = federation.blueprint(ALGORITHM), federation.population()
     wire, plain = Federation(WireTransport(plan, people)), _plain()

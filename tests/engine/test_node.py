@@ -89,6 +89,22 @@ def test_garbage_is_answered_with_words() -> None:
     assert isinstance(failed, ProtocolError)
 
 
+@pytest.mark.parametrize(
+    ("verb", "parcel"),
+    [
+        ("evaluate", Parcel((), {"first": "x"})),
+        ("evaluate", Parcel((), {"last": -1})),
+        ("memory", Parcel((0,), {"take": None})),
+        ("personalize", Parcel((0,))),
+        ("predict", Parcel((0,))),
+    ],
+)
+def test_requests_that_make_no_sense_are_answered_with_words(verb: Verb, parcel: Parcel) -> None:
+    algorithm = FedAvg(LOCAL)
+    call = pack_call(_request(algorithm, verb), parcel)
+    assert isinstance(unpack_replies(_node(algorithm).handle(call)), ProtocolError)
+
+
 def test_evaluate_and_predict_agree() -> None:
     algorithm = FedAvg(LOCAL)
     node, people = _node(algorithm), federation.population()

@@ -17,7 +17,7 @@ from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, num_bytes, prefixed
 from fedcord.engine.evaluation import BATCH, Evaluation
 from fedcord.engine.node import Agreement
-from fedcord.engine.requests import Parcel, Reply, Request, unpack_replies
+from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replies
 from fedcord.engine.transport import PARCELS_PER_NODE, Delivery, Outcome, Transport
 
 Phase = Literal["training", "personalisation", "evaluation", "roll call", "memory"]
@@ -141,9 +141,10 @@ class Federation:
     def _admit(self, reply: Reply, node: int) -> None:
         told = reply.values
         try:
-            theirs = Agreement(str(told["configuration"]), told["task"], str(told["version"]))
-            members = {int(k): Member(*map(int, sizes)) for k, *sizes in told["members"]}
-            test, data = int(told["common_test"]), str(told["data"])
+            task = dict(told["task"])
+            theirs = Agreement(str(told["configuration"]), task, str(told["version"]))
+            members = {count(k): Member(*map(count, sizes)) for k, *sizes in told["members"]}
+            test, data = count(told["common_test"]), str(told["data"])
         except (KeyError, TypeError, ValueError) as error:
             self.events.append(f"node {node} was refused: its greeting is incomplete ({error}).")
             return
@@ -197,7 +198,9 @@ class Federation:
         waiting, heard = dict[ClientId, Reply | Missing](), set[ClientId]()
         turns = iter(clients)
         turn = next(turns, None)
-        for delivery in self._transport.exchange(request, parcels, self.patience.deadline):
+        # only rounds are hurried: what is asked after them is asked of everybody
+        deadline = self.patience.deadline if phase == "training" else None
+        for delivery in self._transport.exchange(request, parcels, deadline):
             asked = delivery.clients or parcels[delivery.place].clients
             for found in self._sorted_out(request, asked, delivery, phase):
                 assert found.client is not None
@@ -239,11 +242,12 @@ class Federation:
 
     def gather_memory(self) -> dict[ClientId, Tensors]:
         """What every client keeps: simulations only, for checkpoints."""
-        found = {}
+        found: dict[ClientId, Tensors] = {}
         for reply in self.ask(Request("memory"), self.keepers, "memory"):
-            if isinstance(reply, Reply) and reply.refusal is None:
-                found[reply.client] = reply.tensors
-        return found  # type: ignore[return-value]
+            if isinstance(reply, Missing) or reply.client is None:
+                raise ProtocolError(f"client {reply.client} did not give its memory; run it again.")
+            found[reply.client] = reply.tensors
+        return found
 
     def restore_memory(self, kept: Mapping[ClientId, Tensors], step: int) -> None:
         """Give clients what they kept before `step`: simulations only, from checkpoints."""

@@ -47,6 +47,7 @@ from fedcord.engine.requests import (
     Reply,
     Request,
     answered,
+    count,
     pack_failure,
     pack_replies,
     refused,
@@ -221,7 +222,7 @@ class ClientNode:
         """The shared model on a part of the common test set."""
         env = request.env(self._task)
         test, groups = self._source.test, self._source.test_groups
-        span = options.get("first", 0), options.get("last")
+        span = _whole(options, "first", 0), _whole(options, "last", len(test))
         sums = evaluate(self._algorithm, request.shared, {}, test, env, groups, *span)
         return answered(request, None, values=sums.plain())
 
@@ -232,7 +233,8 @@ class ClientNode:
             return self._memory(request, client, options)
         memory = self._store.before(client, request.step)
         if request.verb == "personalize":
-            assert self._algorithm.traits.personalizes
+            if not self._algorithm.traits.personalizes:
+                raise ProtocolError("this method makes no personal models.")
             method = cast(Personalizes, self._algorithm)
             made = method.personalize(request.shared, memory, data, env)
             self._store.keep(client, request.step, made)
@@ -242,6 +244,8 @@ class ClientNode:
             self._store.drop(client)
             return answered(request, client, update.tensors, sayable(update))
         if request.verb == "predict":
+            if INPUTS not in request.shared:
+                raise ProtocolError(f"a request to predict holds no {INPUTS}.")
             shared = {name: t for name, t in request.shared.items() if name != INPUTS}
             inputs = self._task.prepare(request.shared[INPUTS]).to(self._task.device)
             scores = self._algorithm.predict(shared, memory, inputs, env).cpu()
@@ -255,7 +259,7 @@ class ClientNode:
     def _memory(self, request: Request, client: ClientId, options: Mapping[str, Any]) -> Reply:
         """Give what a client keeps, or take what it shall keep."""
         if "take" in options:
-            step = int(options["take"])
+            step = _whole(options, "take", 0)
             self._store.drop(client)
             self._store.keep(client, step, select(request.shared, str(client)))
             return answered(request, client, values={"keeps": True})
@@ -264,6 +268,13 @@ class ClientNode:
             return answered(request, client, values={"left_by": None})
         kept = self._store.before(client, newest + 1)
         return answered(request, client, kept, {"left_by": newest})
+
+
+def _whole(options: Mapping[str, Any], name: str, default: int) -> int:
+    try:
+        return count(options.get(name, default))
+    except ValueError as error:
+        raise ProtocolError(f"a parcel's {name} is wrong: {error}.") from error
 
 
 def do_visits(

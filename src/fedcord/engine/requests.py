@@ -140,7 +140,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _count(value: object) -> int:
+def count(value: object) -> int:
     """A whole number from 0 that counters can hold, and nothing that only looks like one."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
         raise ValueError(f"{shown(value)} is not a whole number from 0")
@@ -167,7 +167,7 @@ def unpack_request(data: bytes) -> Request:
         if verb not in VERBS:
             raise ProtocolError(f"a request asks for {shown(verb)}, which is no verb of a node.")
         names = ("round", "num_rounds", "seed", "step")
-        numbers = {name: _count(header[name]) for name in names}
+        numbers = {name: count(header[name]) for name in names}
         return Request(verb, shared, run=str(header["run"]), **numbers)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"a request's header is incomplete ({error}).") from error
@@ -182,7 +182,7 @@ def unpack_parcel(data: bytes) -> Parcel:
     """The inverse of `pack_parcel`, but for what nodes need not know."""
     header, _ = unpack(data)
     try:
-        clients = tuple(_count(client) for client in header["clients"])
+        clients = tuple(count(client) for client in header["clients"])
         return Parcel(clients, dict(header["options"]))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"a parcel's header is incomplete ({error}).") from error
@@ -268,9 +268,9 @@ def _reply(header: Mapping[str, Any], tensors: Tensors) -> Reply:
     if verb not in VERBS:
         raise ProtocolError(f"a reply answers {shown(verb)}, which is no verb of a node.")
     return Reply(
-        None if client is None else _count(client),
+        None if client is None else count(client),
         verb,
-        _count(header["step"]),
+        count(header["step"]),
         str(header["run"]),
         tensors,
         dict(header["values"]),
