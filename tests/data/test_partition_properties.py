@@ -64,8 +64,10 @@ def _try(spec: str, problem: tuple[NDArray[np.int64], int, int, int]) -> Partiti
     try:
         return _make(spec, problem)
     except DataError as error:
-        known = ("never had", "clients were asked for", "classes have examples", "class 0", "share")
-        known += ("leaves every client without examples",)  # shares of a few, rounded down
+        known = (
+            *("never had", "clients were asked for", "classes have examples", "class 0", "share"),
+            "leaves every client without examples",  # shares of a few, rounded down
+        )
         if not any(words in str(error) for words in known):
             raise
         return None
