@@ -59,7 +59,7 @@ def test_wire_and_processes_equal_sequential(setting: str) -> None:
     algorithm, values = SETTINGS[setting]
     people, plan = federation.population(values, SIZES), federation.blueprint(algorithm, values)
     expected = _outcome(federation.sequential(algorithm, federation.task(values), people), setting)
-    assert _outcome(Federation(WireTransport(plan, people)), setting) == expected
+    assert _outcome(Federation(WireTransport.rebuilding(plan, people)), setting) == expected
     with contextlib.closing(ProcessesTransport(plan, people, workers=2)) as workers:
         assert _outcome(Federation(workers), setting) == expected
 

@@ -11,7 +11,7 @@ from fedcord.checks.faulty_transport import FaultPlan, FaultyTransport, Tamperin
 from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError, NumericalError, ProtocolError
 from fedcord.core.tensors import hash_tensors, num_bytes
-from fedcord.engine.federation import Federation, Member, Missing, Patience
+from fedcord.engine.federation import Federation, Missing, Patience
 from fedcord.engine.memory_store import InProcessMemory
 from fedcord.engine.node import Agreement, ClientNode
 from fedcord.engine.requests import Parcel, Reply, Request, pack_call
@@ -54,7 +54,8 @@ def _plain() -> Federation:
 
 
 def test_the_roll_tells_sizes() -> None:
-    assert _plain().members[1] == Member(25, 0, 6)
+    told = _plain().members[1]
+    assert (told.train, told.validation, told.test) == (25, 0, 6)
     assert _plain().common_test == 300
 
 
@@ -207,7 +208,7 @@ def test_a_greeting_that_makes_no_sense_is_refused(change: dict[str, object]) ->
 
 def test_every_byte_is_counted_where_it_passes() -> None:
     plan, people = federation.blueprint(ALGORITHM), federation.population()
-    wire, plain = Federation(WireTransport(plan, people)), _plain()
+    wire, plain = Federation(WireTransport.rebuilding(plan, people)), _plain()
     passed = {}
     for engine, reached in {"wire": wire, "plain": plain}.items():
         state, (record,) = _run(reached, rounds=1)

@@ -8,6 +8,7 @@ that was lost can be asked for once more.
 | verb | does | answers with |
 |---|---|---|
 | `hello` | nothing | who lives here, numbers of examples, version, configuration, task, data |
+| `survey` | before there is a task: only sites answer it, from their data | what a task needs |
 | `update` | one round of a client's work; keeps its memory | the update |
 | `personalize` | makes the client's own model; keeps it | nothing |
 | `evaluate` | tests on the client's test part, or on the common test set | sums |
@@ -121,6 +122,36 @@ class Agreement:
         ]
 
 
+@dataclass(frozen=True)
+class Introduction:
+    """What a node tells of itself when it greets, beside what must be agreed.
+
+    Attributes:
+        name: what people call it; empty: clients are known by number.
+        class_counts: training examples of each class; None: it keeps them to itself.
+        test_counts: likewise of its own test part.
+        gives_memory: whether it hands out what its clients keep, as simulations do.
+    """
+
+    name: str = ""
+    class_counts: tuple[int, ...] | None = None
+    test_counts: tuple[int, ...] | None = None
+    gives_memory: bool = True
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it; the inverse of `from_plain`."""
+        return dict(self.__dict__)
+
+    @staticmethod
+    def from_plain(values: Mapping[str, Any]) -> Introduction:
+        """What `plain` was made from; a ValueError or KeyError where it is something else."""
+        counts = [
+            None if values[name] is None else tuple(map(count, values[name]))
+            for name in ("class_counts", "test_counts")
+        ]
+        return Introduction(str(values["name"]), *counts, values["gives_memory"] is True)
+
+
 class ClientNode:
     """Clients' data, what they keep, and the algorithm's client half."""
 
@@ -132,6 +163,7 @@ class ClientNode:
         store: MemoryStore,
         agreement: Agreement | None = None,
         cache: WorkCache | None = None,
+        introduction: Introduction = Introduction(),  # noqa: B008 - frozen
     ) -> None:
         self._algorithm = algorithm
         self._task = task
@@ -139,6 +171,7 @@ class ClientNode:
         self._store = store
         self._agreement = agreement or Agreement()
         self._cache = cache
+        self._introduction = introduction
 
     @staticmethod
     def of(
@@ -166,6 +199,8 @@ class ClientNode:
             raise ProtocolError(f"client {strangers[0]} does not live at this node.")
         if request.verb == "hello":
             yield self._hello(request)
+        elif request.verb == "survey":
+            raise ProtocolError("this node has its task already; only sites answer a survey.")
         elif request.verb == "update":
             yield from self._updates(request, parcel.clients)
         elif request.verb == "evaluate" and not parcel.clients:
@@ -182,6 +217,8 @@ class ClientNode:
             "data": self._source.fingerprint,
             "members": [[k, *self._source.sizes(k)] for k in self._source.clients],
             "common_test": len(self._source.test),
+            "keepers": [k for k in self._store.clients() if k in self._source.clients],
+            "introduction": self._introduction.plain(),
         }
         return answered(request, None, values=found)
 
@@ -258,6 +295,8 @@ class ClientNode:
 
     def _memory(self, request: Request, client: ClientId, options: Mapping[str, Any]) -> Reply:
         """Give what a client keeps, or take what it shall keep."""
+        if not self._introduction.gives_memory:
+            raise ProtocolError(f"what client {client} keeps stays where it is.")
         if "take" in options:
             step = _whole(options, "take", 0)
             self._store.drop(client)

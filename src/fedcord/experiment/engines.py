@@ -61,6 +61,6 @@ def _transport(
             raise ConfigError("engine 'processes' computes with one thread; leave --threads at 1.")
         return ProcessesTransport(blueprint, population, workers, agreement, cache)
     if engine == "wire":
-        return WireTransport(blueprint, population, agreement=agreement, cache=cache)
+        return WireTransport.rebuilding(blueprint, population, agreement=agreement, cache=cache)
     lives_here = experiment.algorithm, experiment.task, population, InProcessMemory()
     return SequentialTransport(ClientNode(*lives_here, agreement, cache))
