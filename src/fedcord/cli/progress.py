@@ -26,8 +26,7 @@ from fedcord.report.notes import REFUSED, Note, gathered
 
 if TYPE_CHECKING:
     from fedcord.engine.rounds import RoundRecord
-    from fedcord.experiment.build import Experiment
-    from fedcord.experiment.run import Progress
+    from fedcord.experiment.run import Known, Progress
 
 
 class RunBars:
@@ -89,12 +88,12 @@ class RunBars:
             rate = seen / max(time.perf_counter() - began, 1e-9)
             self._bars.update(bar, note=f"{accuracy}{rate:,.0f} samples/s")
 
-        def started(experiment: Experiment, done: int) -> None:
+        def started(known: Known, done: int) -> None:
             nonlocal began
             began = time.perf_counter()
-            total = experiment.config.rounds
+            total = known.config.rounds
             self._bars.update(bar, total=total, completed=done, note="")
-            self._notes += [Note(name, seed, line) for line in experiment.warnings()]
+            self._notes += [Note(name, seed, line) for line in known.warnings()]
 
         def client(examples: int) -> None:
             nonlocal seen

@@ -276,6 +276,11 @@ class Federation:
         """Clients that keep something, in ascending order."""
         return tuple(sorted(self._keepers))
 
+    @property
+    def gives_memory(self) -> bool:
+        """Whether everybody who keeps something hands it out."""
+        return all(self.members[k].introduction.gives_memory for k in self._keepers)
+
     def gather_memory(self) -> dict[ClientId, Tensors]:
         """What every client keeps: simulations only, for checkpoints."""
         found: dict[ClientId, Tensors] = {}

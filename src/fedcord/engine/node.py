@@ -145,11 +145,11 @@ class Introduction:
     @staticmethod
     def from_plain(values: Mapping[str, Any]) -> Introduction:
         """What `plain` was made from; a ValueError or KeyError where it is something else."""
-        counts = [
+        classes, tests = (
             None if values[name] is None else tuple(map(count, values[name]))
             for name in ("class_counts", "test_counts")
-        ]
-        return Introduction(str(values["name"]), *counts, values["gives_memory"] is True)
+        )
+        return Introduction(str(values["name"]), classes, tests, values["gives_memory"] is True)
 
 
 class ClientNode:

@@ -196,6 +196,7 @@ def run_rounds(
     with torch_threads(schedule.threads):
         for round_ in range(state.round, schedule.num_rounds):
             started = time.perf_counter()
+            federation.call_the_roll()  # who came since the round before is in from now on
             here = Env(env.task, env.seed, round_, schedule.num_rounds)
             request = _request("update", state.shared, here, step=round_)
             clients = schedule.participants(round_)
@@ -275,8 +276,18 @@ def finish_clients(
     seed: int,
     clients: Sequence[ClientId],
     threads: int = 1,
+    on_missing: Callable[[Missing], None] = lambda missing: None,
 ) -> dict[ClientId, Evaluation]:
     """After the last round: personalise where the method does, then test every client on its own.
+
+    Args:
+        algorithm: the method.
+        federation: the clients.
+        state: after the last round.
+        seed: the run's.
+        clients: whom to ask.
+        threads: of every computation.
+        on_missing: told of everybody who has no model of the end; they are to be asked again.
 
     Returns:
         The evaluation of each client that has a test part.
@@ -284,10 +295,19 @@ def finish_clients(
     with torch_threads(threads):
         if algorithm.traits.personalizes:
             request = _after("personalize", state, seed, step=state.round)
-            for _ in federation.ask(request, clients, "personalisation"):
-                pass
+            absent = set()
+            for answer in federation.ask(request, clients, "personalisation"):
+                if isinstance(answer, Missing):
+                    absent.add(answer.client)
+                    on_missing(answer)
+            clients = [client for client in clients if client not in absent]
         test = _after("evaluate", state, seed, step=state.round + 1)
-        return _sums(federation.ask(test, clients, "evaluation"))
+        answers = list[Reply | Missing]()
+        for answer in federation.ask(test, clients, "evaluation"):
+            answers.append(answer)
+            if isinstance(answer, Missing):
+                on_missing(answer)
+        return _sums(iter(answers))
 
 
 def validate_clients(

@@ -40,7 +40,7 @@ def open_federation(
     patience: Patience = Patience(),  # noqa: B008 - frozen
 ) -> Iterator[Federation]:
     """The experiment's simulated clients behind the transport of `engine`, closed at the end."""
-    agreement = Agreement(experiment.config.hash, experiment.blueprint.task_values)
+    agreement = experiment.plan.agreement
     with contextlib.closing(_transport(experiment, engine, workers, reuse, agreement)) as transport:
         yield Federation(transport, experiment.config.hash, agreement, patience)
 

@@ -24,7 +24,6 @@ from fedcord.experiment.load import load_config
 from fedcord.experiment.records import (
     clients_record,
     evaluation_record,
-    partition_record,
 )
 from fedcord.store.checkpoint import Checkpoint, load_final, save_checkpoint, save_personal
 from fedcord.store.checksums import FORGETTING, PROVENANCE, RESULT
@@ -266,7 +265,7 @@ def _evaluated(
     config, algorithm = experiment.config, experiment.algorithm
     test = Request("evaluate", state.model, state.round - 1, state.round, config.seed, state.round)
     sums, _ = evaluate_model(algorithm, people, test, without=plan.forgotten)
-    tested = evaluation_record(sums, None, experiment)
+    tested = evaluation_record(sums, None, experiment.holdings)
     members = sorted(people.members.items())
     rest = [k for k, member in members if member.train > 0 and k not in plan.forgotten]
     # personal models are made anew: the old ones hold what others had learnt from the client
@@ -326,7 +325,7 @@ def _write(folder: RunFolder, experiment: Experiment, new: _Run) -> None:
         save_personal(folder.path, new.checkpoint.memories, config_hash)
     else:
         (folder.path / PERSONAL).unlink(missing_ok=True)
-    partition = partition_record(experiment)
+    partition = experiment.holdings.record()
     result = {**new.result, "run_dir": str(folder.path)}
     folder.write_all(new.settings, partition, new.provenance, new.metrics, result)
 
