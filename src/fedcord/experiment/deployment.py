@@ -24,8 +24,8 @@ from fedcord.experiment.terms import Terms
 from fedcord.store.checksums import PARTITION, PROVENANCE
 from fedcord.store.run_folder import RunFolder
 
-TASK, MEMBERS = "task", "sites"
-"""Entries of `partition.json` that only a deployment has."""
+TASK, MEMBERS, RUN = "task", "sites", "run"
+"""Entries of `partition.json` and, the last, of `provenance.json` that only a deployment has."""
 
 
 def plan_for_sites(
@@ -47,6 +47,11 @@ def plan_for_sites(
             "sites, or damaged."
         ) from error
     return make_plan(config, facts, data_dirs)
+
+
+def run_of(begun: RunFolder) -> str:
+    """The identity by which sites know a run, and tell it from others with its settings."""
+    return str(begun.read_json(PROVENANCE).get(RUN, ""))
 
 
 @contextlib.contextmanager

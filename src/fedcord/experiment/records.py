@@ -26,10 +26,9 @@ ABOUT_ACCURACY = ("own_models", "accuracy_by_rule")
 """What a round's line says about its accuracy where a method has it, repeated in the result."""
 
 
-def provenance_record(config: RunConfig, holdings: Holdings, run: str) -> dict[str, Any]:
+def provenance_record(config: RunConfig, holdings: Holdings) -> dict[str, Any]:
     """The content of `provenance.json`."""
     return provenance(
-        run=run,
         config_hash=config.hash,
         partition_hash=holdings.hash,
         data_hash=holdings.data_hash,

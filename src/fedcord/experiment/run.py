@@ -20,7 +20,7 @@ from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
 from fedcord.engine.sampling import exchange_at, sample_clients
 from fedcord.experiment.build import Plan, build_experiment
 from fedcord.experiment.config import RunConfig, engine_problems
-from fedcord.experiment.deployment import holdings_of, open_sites, plan_for_sites
+from fedcord.experiment.deployment import RUN, holdings_of, open_sites, plan_for_sites, run_of
 from fedcord.experiment.ending import ABSENT, awaited, end_with_clients, finish_awaited
 from fedcord.experiment.engines import check_reuse, open_federation
 from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
@@ -143,9 +143,7 @@ def run(
         if given.is_finished and (sites is None or not awaited(given)):
             return _finished(given, watch)
     begun = given if given is not None and given.is_started else None
-    run_id = uuid.uuid4().hex
-    if begun is not None:
-        run_id = str(begun.read_json(PROVENANCE).get("run") or config.hash)
+    identity: dict[str, str] = {}
     if sites is None:
         experiment = build_experiment(
             config, dataset, place.data_dirs, place.allow_download, watch.feature, watch.download
@@ -155,7 +153,8 @@ def run(
     else:
         data_dirs = None if place.data_dirs is None else list(place.data_dirs)
         plan = plan_for_sites(config, sites, place.patience, begun, data_dirs)
-        opened = open_sites(plan, sites, run_id, place.patience)
+        identity = {RUN: uuid.uuid4().hex if begun is None else run_of(begun)}
+        opened = open_sites(plan, sites, identity[RUN], place.patience)
     if begun is None:
         plan.algorithm.init(_env(plan))  # misfits show before anything is written
     folder = given or RunFolder(make_new_folder(RUNS, config))
@@ -173,8 +172,8 @@ def run(
                 else:
                     holdings = holdings_of(federation, plan, begun)
                 if not folder.is_started:
-                    start = holdings.record(), provenance_record(config, holdings, run_id)
-                    folder.write_start(config.plain(), *start)
+                    origin = provenance_record(config, holdings) | identity
+                    folder.write_start(config.plain(), holdings.record(), origin)
                 known = Known(plan, holdings)
                 if folder.is_finished:
                     return finish_awaited(folder, plan, federation)

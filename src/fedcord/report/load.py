@@ -65,8 +65,10 @@ class Partition:
         spec: as the user wrote it, such as `dirichlet:0.1`.
         hash: of the index lists.
         class_names: [C].
-        counts: [K, C], training examples per client and class.
+        counts: [K, C], training examples per client and class; a row of zeros for a site that did
+            not tell them.
         client_names: [K]; none when clients are numbers.
+        is_told: whether every client's row is known.
     """
 
     spec: str
@@ -74,6 +76,7 @@ class Partition:
     class_names: tuple[str, ...]
     counts: NDArray[np.int64]
     client_names: tuple[str, ...] = ()
+    is_told: bool = True
 
 
 @dataclass(frozen=True)
@@ -320,8 +323,10 @@ def _partition(folder: Path, *, must_exist: bool) -> Partition | None:
         return None
     reader = Fields(path, read_json(path))
     try:
-        counts = np.asarray(reader.values["counts"], dtype=np.int64)
         names = tuple(map(str, reader.entries("class_names")))
+        rows = reader.entries("counts")
+        told = [[0] * len(names) if row is None else row for row in rows]
+        counts = np.asarray(told, dtype=np.int64)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise reader.wrong("counts or class_names") from error
     if counts.ndim != 2 or counts.shape[1] != len(names) or (counts < 0).any():
@@ -329,9 +334,8 @@ def _partition(folder: Path, *, must_exist: bool) -> Partition | None:
     given = reader.values.get("client_names", [])  # older versions knew clients by number only
     if not isinstance(given, list) or len(given) not in (0, len(counts)):
         raise reader.wrong("client_names")
-    return Partition(
-        reader.text("spec"), reader.text("hash"), names, counts, tuple(map(str, given))
-    )
+    spec, digest, is_told = reader.text("spec"), reader.text("hash"), None not in rows
+    return Partition(spec, digest, names, counts, tuple(map(str, given)), is_told)
 
 
 def _metrics(path: Path, *, is_finished: bool, rounds: int | None) -> tuple[RoundMetrics, ...]:

@@ -16,13 +16,12 @@ PACKAGES = ("fedcord", "torch", "numpy", "scipy", "scikit-learn", "safetensors")
 
 
 def provenance(
-    *, run: str, config_hash: str, partition_hash: str, data_hash: str, threads: int, command: str
+    *, config_hash: str, partition_hash: str, data_hash: str, threads: int, command: str
 ) -> dict[str, Any]:
     """Versions, machine, and the identity of configuration, partition and data."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
-        "run": run,
         "config_hash": config_hash,
         "partition_hash": partition_hash,
         "data_hash": data_hash,
