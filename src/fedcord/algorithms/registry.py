@@ -233,6 +233,11 @@ VERBS = ("aggregate", "client_update", "expected_update", "init", "predict", "re
 """What makes a class an algorithm."""
 
 
+def is_algorithm(value: object) -> bool:
+    """Whether `value` is an algorithm object, or the class of one."""
+    return dataclasses.is_dataclass(value) and all(hasattr(value, verb) for verb in VERBS)
+
+
 def algorithm_class(name: str) -> type[Any]:
     """The class behind a name of the table, or behind `module:Class` for a user's own.
 

@@ -11,12 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.registry import algorithm_class
 from fedcord.core.contract import Algorithm, Review
-from fedcord.core.declaration import check_declaration
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import Examples
-from fedcord.core.params import build
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
 from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import STANDARD, Dataset, Split
@@ -45,7 +42,7 @@ class Experiment:
     `data_hash` is of the examples as they were dealt out, of the test part, and of the constants
     that a table is standardised by, before any frozen network looks at them: methods that are given
     features have the hash of those that are not. `notes` is what the algorithm says of its settings
-    for this task.
+    for this task. `task_values` is what other processes make the task from.
     """
 
     config: RunConfig
@@ -54,9 +51,14 @@ class Experiment:
     population: Population
     algorithm: Algorithm
     task: Task
-    blueprint: Blueprint
+    task_values: Mapping[str, Any]
     data_hash: str
     notes: tuple[str, ...] = ()
+
+    @property
+    def blueprint(self) -> Blueprint:
+        """Task and algorithm for processes other than this, which has the objects."""
+        return Blueprint.of(self.algorithm, TASK_FACTORY, self.task_values)
 
     def warnings(self) -> tuple[str, ...]:
         """What deserves a second look in the data's spread and the settings, in plain words."""
@@ -74,7 +76,7 @@ def build_experiment(
     on_feature: OnExample = lambda done, total: None,
     on_download: DownloadProgress | None = None,
 ) -> Experiment:
-    """Load data, spread it over clients, and make task and algorithm.
+    """Load data, spread it over clients, and make the task; the configuration has the algorithm.
 
     Args:
         config: from `load_config`.
@@ -84,6 +86,9 @@ def build_experiment(
         on_feature: (done, to do) while a frozen network computes features it has not yet stored.
         on_download: (bytes held, bytes in all or None) while data is fetched.
     """
+    algorithm: Algorithm | None = config.method
+    if algorithm is None:
+        raise ConfigError("there is no algorithm in this configuration; make it by load_config.")
     if dataset is None:
         dataset = load_dataset(
             config.dataset,
@@ -101,8 +106,6 @@ def build_experiment(
     if problems:
         raise ConfigError(problems)
     partition = partition_of(config, dataset)
-    algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
-    check_declaration(algorithm)
     population = arrange(dataset, partition, config)
     if len(population.test) == 0 and not any(population.sizes(k)[2] for k in population.clients):
         raise DataError(
@@ -134,7 +137,7 @@ def build_experiment(
         population=population,
         algorithm=algorithm,
         task=task,
-        blueprint=Blueprint.of(algorithm, TASK_FACTORY, values),
+        task_values=values,
         data_hash=data_hash,
         notes=review.notes,
     )
