@@ -27,7 +27,7 @@ def _unequal(without: int) -> Examples:
 def test_balanced_accuracy_is_that_of_scikit_learn(without: int) -> None:
     test = _unequal(without)
     found = evaluate(METHOD, SHARED, {}, test, ENV)
-    guessed = METHOD.predict(SHARED, {}, test.inputs, ENV).argmax(1).numpy()
+    guessed = METHOD.predictor(SHARED, {}, ENV).scores(test.inputs).argmax(1).numpy()
     truth = test.labels.numpy()
     present = torch.tensor(guessed) != without  # scikit-learn warns of guesses that are nowhere
     assert found.accuracy == pytest.approx(accuracy_score(truth, guessed))

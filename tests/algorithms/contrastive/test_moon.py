@@ -169,7 +169,7 @@ def test_5_projection_trains_all_it_sends_and_predicts(values: dict[str, object]
     assert sent.keys() == shared.keys()
     still = [n for n, t in sent.items() if t.is_floating_point() and torch.equal(t, shared[n])]
     assert still == []
-    scores = method.predict(shared, {}, env.task.prepare(people.test.inputs), env)
+    scores = method.predictor(shared, {}, env).scores(env.task.prepare(people.test.inputs))
     assert scores.shape == (300, 3)
 
 

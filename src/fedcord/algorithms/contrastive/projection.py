@@ -36,6 +36,11 @@ class Projected(nn.Module):
         self.hidden, self.out = hidden.to_empty(device=device), out.to_empty(device=device)
         self.head = head.to_empty(device=device)
 
+    @property
+    def unused(self) -> str:
+        """Start of the names of the network's own head."""
+        return f"{NETWORK}.{head_prefix(self.network)}"
+
     def features(self, inputs: Tensor) -> Tensor:
         """[B, ...] inputs to [B, P] projections."""
         features: Tensor = self.network.features(inputs)  # type: ignore[operator]
