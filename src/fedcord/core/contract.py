@@ -29,7 +29,7 @@ The smallest one learns how often each class occurs:
             return state.next(shared={"frequency": total / total.sum()})
 
         def predictor(self, shared, memory, env):
-            return Predictor(lambda inputs: shared["frequency"].expand(len(inputs), -1))
+            return Predictor(lambda inputs: shared["frequency"].expand(inputs.shape[0], -1))
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -144,7 +144,6 @@ class HeldNetwork:
     ) -> None:
         own = module.state_dict()
         check_tensors(own, tensors, without)
-        self.feature_dim = int(module.feature_dim)  # type: ignore[arg-type]
         self._asked = _Asked(module)
         self._training = training
         # batch norm writes to its buffers in training
@@ -154,6 +153,11 @@ class HeldNetwork:
             f"network.{name}": torch.empty_like(own[name]).copy_(tensor)
             for name, tensor in tensors.items()
         }
+
+    @property
+    def feature_dim(self) -> int:
+        """D."""
+        return cast(Network, self._asked.network).feature_dim
 
     def features(self, inputs: Tensor) -> Tensor:
         """[B, ...] inputs to [B, D] features."""

@@ -168,7 +168,7 @@ class JointFeatures:
                 x = torch.cat(found, dim=1)
             else:
                 x = torch.stack(found).sum(0) / math.sqrt(len(found))
-            return torch.cat([reshaped(x), x.new_ones(len(x), 1)], dim=1)
+            return torch.cat([reshaped(x), x.new_ones(x.shape[0], 1)], dim=1)
 
         return features
 

@@ -243,7 +243,9 @@ def linear_predictor(
 
 def zero_predictor(task: Task) -> Predictor:
     """All classes alike, as long as nothing is solved."""
-    return Predictor(lambda inputs: torch.zeros(len(inputs), task.num_classes, dtype=torch.float64))
+    return Predictor(
+        lambda inputs: torch.zeros(inputs.shape[0], task.num_classes, dtype=torch.float64)
+    )
 
 
 def mask_unseen(scores: Tensor, seen: Tensor) -> Tensor:

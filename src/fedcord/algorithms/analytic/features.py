@@ -120,7 +120,7 @@ class FeatureMap:
             if self.unit:
                 x = x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
             x = expand(x)
-            return torch.cat([x, x.new_ones(len(x), 1)], dim=1) if self.bias else x
+            return torch.cat([x, x.new_ones(x.shape[0], 1)], dim=1) if self.bias else x
 
         return features
 
@@ -193,7 +193,12 @@ def random_map(seed: int, kind: str, num_inputs: int, width: int) -> tuple[Tenso
 
 
 def network_features(network: nn.Module | Network, inputs: Tensor) -> Tensor:
-    """Prepared inputs [B, ...] to [B, D] float64, with the same bits in any company."""
+    """Prepared inputs [B, ...] to [B, D] float64, with the same bits in any company.
+
+    An exported graph takes batches of any size as they come, at the price of the last bits.
+    """
+    if torch.compiler.is_exporting():
+        return cast(Network, network).features(inputs).to(torch.float64)
     outputs = []
     with torch.inference_mode():
         for part in inputs.split(NETWORK_BATCH):

@@ -102,6 +102,6 @@ class LocalRidge:
         """Scores [B, C] of the client's model; without one, the class shares."""
         if WEIGHT not in memory:
             share = shared[COUNT] / shared[COUNT].sum().clamp(min=1).to(torch.float64)
-            return Predictor(lambda inputs: share.expand(len(inputs), -1))
+            return Predictor(lambda inputs: share.expand(inputs.shape[0], -1))
         features, weight = self.features.mapping(shared, env), aligned(memory, WEIGHT)
         return linear_predictor(features, weight, memory[SEEN])

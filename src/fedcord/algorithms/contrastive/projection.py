@@ -23,12 +23,14 @@ class Projected(nn.Module):
 
     Attributes:
         network: gives the features.
+        feature_dim: P.
     """
 
     def __init__(self, network: nn.Module, width: int, num_classes: int) -> None:
         super().__init__()
         dim = int(network.feature_dim)  # type: ignore[arg-type]
         self.network = network
+        self.feature_dim = width
         with torch.device("meta"):  # PyTorch would draw weights from its global generator
             hidden, out = nn.Linear(dim, dim), nn.Linear(dim, width)
             head = nn.Linear(width, num_classes)
