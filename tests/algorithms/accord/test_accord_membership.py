@@ -97,7 +97,7 @@ def test_dropping_an_encoder_is_solving_from_scratch_with_the_remaining_ones(
         assert gap(found.result[name], wanted.result[name]) <= tolerance
     assert accord.stats_of(found.private).tag == accord.tag(fresh.shared, env)
     inputs = env.task.prepare(population(MIXED).test.inputs)
-    scores = [accord.predict(end.model, {}, inputs, env) for end in (found, wanted)]
+    scores = [accord.predictor(end.model, {}, env).scores(inputs) for end in (found, wanted)]
     assert gap(scores[0], scores[1]) <= tolerance
 
 
@@ -189,7 +189,7 @@ def before_refinement(accord: Any) -> Any:
 
 def squared_loss(accord: Any, state: Any, shared: Any, data: Any, env: Any) -> Any:
     """Of the head on a client's samples, given encoders: what refinement minimises."""
-    features = accord.joint(env.task.prepare(data.inputs), shared, env)
+    features = accord.joint.mapping(shared, env)(env.task.prepare(data.inputs))
     targets = F.one_hot(data.labels, 3).double()
     return float((targets - features @ state.result["head.weight"]).square().sum(1).mean())
 

@@ -50,7 +50,7 @@ from fedcord.algorithms.accord.refinement import refined_encoder
 from fedcord.algorithms.accord.rules import disclosures, setting_rules
 from fedcord.algorithms.accord.selection import Selection
 from fedcord.algorithms.analytic import hiding, masked_sums
-from fedcord.algorithms.analytic.closed_form import WEIGHT
+from fedcord.algorithms.analytic.closed_form import WEIGHT, zero_predictor
 from fedcord.algorithms.analytic.privacy import Privacy
 from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.algorithms.analytic.sum_messages import summed_stats
@@ -70,6 +70,7 @@ from fedcord.core.contract import (
     ClientId,
     ClientResult,
     Env,
+    Predictor,
     Review,
     ServerState,
     Traits,
@@ -226,11 +227,11 @@ class Accord:
             return state.next(shared, used, encoders)
         return state.next({**shared, **encoders}, used)
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores [B, C]: regressions of the one-hot code; all equal before there is a head."""
         if WEIGHT not in shared:
-            return torch.zeros(len(inputs), env.task.num_classes, dtype=torch.float64)
-        return self._head.scores(shared, memory, inputs, env)
+            return zero_predictor(env.task)
+        return self._head.predictor(shared, memory, env)
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """The client's own head; nothing unless `personal`."""
