@@ -44,6 +44,11 @@ CASES = [
         "announces the trait personalizes but has no verb personalize;",
     ),
     Case(
+        broken.PersonalizesNothing(),
+        "declared",
+        "personalize leaves every client as it was; say personalizes=False",
+    ),
+    Case(
         broken.KeepsRulesToItself(),
         "declared",
         "has the verb predict_by_rules but does not announce the trait answers_by_rules",

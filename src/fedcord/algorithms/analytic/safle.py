@@ -81,6 +81,7 @@ class SAFLe:
             rounds=2 if self.thresholds == "sums" else 1,
             additive=True,
             looks_through_network=self.features.looks_through_network,
+            holds_sums=True,
         )
 
     def review(self, task: Task) -> Review:
@@ -121,7 +122,7 @@ class SAFLe:
             tensors["spread.count"] = torch.tensor(len(rows))
             return ClientResult(Update(tensors, weight=len(rows)))
         size, classes = self.num_features(env.task), env.task.num_classes
-        total = StatsAccumulator(size, classes, self.tag(shared, env))
+        total = StatsAccumulator(size, classes, self.agreed_tag(shared, env))
         for rows, labels in self.features.batches(data.train, shared, env):
             total.add(one_hot_tables(self.indices(rows, shared, env), 2**self.bits), labels)
         sums = total.stats().tensors()  # whole numbers, exact in float64
@@ -138,7 +139,7 @@ class SAFLe:
             # a constant feature must not be cut at its own value by the rounding of sums
             deviation = torch.where(variance > 1e-9 * square, variance, 0.0).sqrt()
             return state.next({**state.shared, MEAN: mean, DEVIATION: deviation})
-        sums = add_messages({}, _widened(updates), self.tag(state.shared, env))
+        sums = add_messages({}, _widened(updates), self.agreed_tag(state.shared, env))
         return state.next(state.shared, sums, self.result_of(sums))
 
     def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
@@ -166,7 +167,7 @@ class SAFLe:
         chosen = digits[:, order[: groups * self.bits]].view(len(digits), groups, self.bits)
         return (chosen.long() << torch.arange(self.bits)).sum(2)
 
-    def tag(self, shared: Tensors, env: Env) -> int:
+    def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the thresholded features."""
         inner = self.features.tag(shared, env)
         return feature_tag(f"{inner}|{self.levels}|{self.bits}|{self.groups}|{self.thresholds}")
