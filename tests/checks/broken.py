@@ -63,6 +63,18 @@ class PersonalizesInWordsOnly(NearestMean):
 
 
 @dataclass(frozen=True)
+class PersonalizesNothing(NearestMean):
+    """Announces what it does not do with these parameters."""
+
+    personal: bool = param(False, "whether clients keep an offset")
+
+    traits = Traits(rounds=1, additive=True, personalizes=True)
+
+    def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
+        return {"offset": torch.ones(env.task.num_classes)} if self.personal else memory
+
+
+@dataclass(frozen=True)
 class KeepsThingsToItself(NearestMean):
     """Has a verb that nobody would ever call."""
 

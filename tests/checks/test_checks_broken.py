@@ -44,6 +44,11 @@ CASES = [
         "announces the trait personalizes but has no verb personalize;",
     ),
     Case(
+        broken.PersonalizesNothing(),
+        "declared",
+        "personalize leaves every client as it was; say personalizes=False",
+    ),
+    Case(
         broken.KeepsThingsToItself(),
         "declared",
         "has the verb observations but does not announce the trait observes",

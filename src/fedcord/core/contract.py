@@ -146,8 +146,9 @@ class Traits:
     """What a configured algorithm is and can do: the one thing engines and experiments look at.
 
     Below the blank line, every trait announces verbs that not all algorithms have, which are
-    described in the protocols at the end of this module. That each is there if and only if it is
-    announced is checked by `fedcord.core.declaration`.
+    described in protocols: those of engines at the end of this module, others where they are used.
+    None says nothing, and the verbs must not be there; False says that they are there but not used
+    with these parameters. Both are checked by `fedcord.core.declaration`.
 
     Attributes:
         rounds: rounds the method needs (1 for one-shot), or None when the user chooses.
@@ -159,12 +160,18 @@ class Traits:
             client must send may then depend on who it is, and not all need send the same.
         looks_through_network: inputs are used only as prepared and only through the network's
             features. Where the network is frozen, its features can be given instead.
+        settles_first: how many rounds make something that does depend on who holds what, and what
+            that is, in words, where the rounds after them do not; None when there are none.
 
         personalizes: there is a model per client, made by `personalize`.
         stacks: several clients can be trained in one go, by `client_updates` where `can_stack`.
         shares_work: `work` says what decides a client's work.
         probes: some rounds only look at what would be aggregated now, those where `is_probe`.
         observes: `observations` says what clients' metrics show to have gone wrong.
+        holds_sums: the server's private state is a sum of messages, of which clients can be taken
+            out, by the verbs of `fedcord.algorithms.analytic.membership`.
+        holds_encoders: the model holds encoders that single clients trained, which can be taken
+            out, by the verbs of `fedcord.experiment.forget`.
     """
 
     rounds: int | None = None
@@ -172,12 +179,15 @@ class Traits:
     keeps_own_models: bool = False
     mixes_networks: bool = False
     looks_through_network: bool = False
+    settles_first: tuple[int, str] | None = None
 
-    personalizes: bool = False
-    stacks: bool = False
-    shares_work: bool = False
-    probes: bool = False
-    observes: bool = False
+    personalizes: bool | None = None
+    stacks: bool | None = None
+    shares_work: bool | None = None
+    probes: bool | None = None
+    observes: bool | None = None
+    holds_sums: bool | None = None
+    holds_encoders: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,7 @@ def test_personal_heads_are_used_by_their_client_and_made_only_when_asked_for() 
     features = accord.joint.mapping(after.shared, env)(inputs)
     assert gap(own, features @ memory["head.weight"]) <= 1e-12
     plain = method(ridge=0.5)
-    assert plain.personalize(after.model, {}, clients[0], env.at(0)) == {}
+    assert plain.traits.personalizes is False
     assert set(solved(plain, with_encoders(plain, env, [0, 1]), clients, env).result) == {
         "head.weight",
         "head.seen",

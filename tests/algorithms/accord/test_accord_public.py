@@ -153,7 +153,7 @@ def test_dropping_an_encoder_leaves_the_public_one_and_is_solving_from_scratch(g
     wanted = solved(accord, fresh, clients, env)
     for name in ("head.weight", "head.gram"):
         assert gap(found.result[name], wanted.result[name]) <= 1e-8
-    assert accord.stats_of(found.private).tag == accord.tag(fresh.shared, env)
+    assert accord.stats_of(found.private).tag == accord.agreed_tag(fresh.shared, env)
 
 
 def test_refinement_moves_the_clients_own_block_against_the_whole_head() -> None:
@@ -194,11 +194,14 @@ def test_sums_of_another_public_encoder_are_refused() -> None:
         updates = [sums_of(accord, state, clients, env)[0], sums_of(other, state, clients, env)[1]]
         with pytest.raises(ProtocolError, match="client 1 used other features than agreed"):
             accord.aggregate(state, iter(updates), env)
-        tags.add(other.tag(state.shared, env))
+        tags.add(other.agreed_tag(state.shared, env))
     fresh = at_sums(accord, IMAGE)  # another process would build it anew
-    assert accord.tag(state.shared, env) == accord.tag(state.shared, fresh) not in tags
+    assert (
+        accord.agreed_tag(state.shared, env) == accord.agreed_tag(state.shared, fresh) not in tags
+    )
     named = [
-        method(joint={"public": f"pixels,of={name}"}).tag(state.shared, env) for name in ("a", "b")
+        method(joint={"public": f"pixels,of={name}"}).agreed_tag(state.shared, env)
+        for name in ("a", "b")
     ]
     assert named[0] != named[1]  # what data are features of shows in the name only
 

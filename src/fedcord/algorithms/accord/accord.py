@@ -141,15 +141,14 @@ class Accord:
         return Traits(
             rounds=len(self.phases),
             mixes_networks=True,
-            personalizes=True,
+            # all but the last solve and its meeting
+            settles_first=(len(self.phases) - (2 if self.is_masked else 1), "the encoders"),
+            personalizes=self.personal,
             shares_work=True,
             observes=True,
+            holds_sums=True,
+            holds_encoders=True,
         )
-
-    @property
-    def settled_first(self) -> tuple[int, str]:
-        """What depends on who holds what: all rounds but the last solve and its meeting."""
-        return len(self.phases) - (2 if self.is_masked else 1), "the encoders"
 
     def review(self, task: Task) -> Review:
         """What encoders and head need of the task's networks, and what the sums disclose."""
@@ -234,12 +233,12 @@ class Accord:
         return self._head.predictor(shared, memory, env)
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
-        """The client's own head; nothing unless `personal`."""
-        if not self.personal or not len(data.train):
+        """The client's own head; nothing where there is nothing to make it from."""
+        if not len(data.train):
             return {}
         return {WEIGHT: self._head.personalized(shared, data.train, env)}
 
-    def tag(self, shared: Tensors, env: Env) -> int:
+    def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
         return self.joint.tag(shared, env)
 

@@ -91,6 +91,7 @@ class SolvesFromSums(ABC):
             rounds=2 if self.is_masked else 1,
             additive=not self.is_masked,
             looks_through_network=self.features.looks_through_network,
+            holds_sums=True,
         )
 
     def init(self, env: Env) -> ServerState:
@@ -116,7 +117,7 @@ class SolvesFromSums(ABC):
         """Add up and solve once."""
         if self.is_meeting(env):
             return masked_sums.meet(state, updates)
-        sums = received(state, updates, self.wire, self.tag(state.shared, env), env)
+        sums = received(state, updates, self.wire, self.agreed_tag(state.shared, env), env)
         return state.next(state.shared, sums, self.result_of(sums))
 
     def is_meeting(self, env: Env) -> bool:
@@ -127,7 +128,7 @@ class SolvesFromSums(ABC):
         """What prediction needs, from summed messages as `add_messages` returns them."""
         return solve_stats(self.stats_of(sums), self.ridge, self.wire).tensors()
 
-    def tag(self, shared: Tensors, env: Env) -> int:
+    def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
         return self.features.tag(shared, env)
 

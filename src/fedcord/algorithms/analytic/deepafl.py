@@ -97,7 +97,7 @@ class DeepAFL:
             rounds=self.blocks,
             additive=True,
             looks_through_network=self.features.looks_through_network,
-            personalizes=True,
+            personalizes=self.personal,
         )
 
     def review(self, task: Task) -> Review:
@@ -196,9 +196,7 @@ class DeepAFL:
         return state.next(shared, private, result)
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
-        """The client's own last layer and its α by leave-one-out; nothing unless `personal`."""
-        if not self.personal:
-            return {}
+        """The client's own last layer and its α by leave-one-out."""
         through = self.blocks_map(shared, self.blocks, env)
         phi = through(self.features.all(data.train, shared, env))
         targets = F.one_hot(data.train.labels, env.task.num_classes).to(torch.float64)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -31,11 +31,13 @@ LEAST_EIGENVALUE = -1e-10
 """Relative to the mean eigenvalue: below it, something was removed that had not been added."""
 
 
-@runtime_checkable
 class HoldsSums(Protocol):
-    """A method whose private state is what `add_messages` returns, and whose result follows."""
+    """The verbs of `Traits.holds_sums`.
 
-    def tag(self, shared: Tensors, env: Env) -> int:
+    The method's private state is what `add_messages` returns, and its result follows from it.
+    """
+
+    def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
         ...
 
@@ -60,7 +62,7 @@ def join(
 ) -> ServerState:
     """The finished state with further clients, or further samples of known ones, in it."""
     _check_exact(algorithm)
-    sums = add_messages(state.private, updates, algorithm.tag(state.shared, env))
+    sums = add_messages(state.private, updates, algorithm.agreed_tag(state.shared, env))
     return replace(state, private=sums, result=algorithm.result_of(sums))
 
 
@@ -88,7 +90,7 @@ def forget(
             f"client {client} is not in the sums (in them: {known}); only what was added can be "
             "removed."
         )
-    check_tag(message, algorithm.tag(state.shared, env), client)
+    check_tag(message, algorithm.agreed_tag(state.shared, env), client)
     _check_same_message(rows[client], update, message, client)
     if len(rows) == 1:
         raise ProtocolError(

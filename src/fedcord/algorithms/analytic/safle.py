@@ -91,6 +91,7 @@ class SAFLe:
             rounds=2 if self.thresholds == "sums" else 1,
             additive=True,
             looks_through_network=self.features.looks_through_network,
+            holds_sums=True,
         )
 
     def review(self, task: Task) -> Review:
@@ -131,7 +132,7 @@ class SAFLe:
             tensors["spread.count"] = torch.tensor(len(rows))
             return ClientResult(Update(tensors, weight=len(rows)))
         size, classes = self.num_features(env.task), env.task.num_classes
-        total = StatsAccumulator(size, classes, self.tag(shared, env))
+        total = StatsAccumulator(size, classes, self.agreed_tag(shared, env))
         indices = self.indices(shared, env)
         for rows, labels in self.features.batches(data.train, shared, env):
             total.add(one_hot_tables(indices(rows), 2**self.bits), labels)
@@ -149,7 +150,7 @@ class SAFLe:
             # a constant feature must not be cut at its own value by the rounding of sums
             deviation = torch.where(variance > 1e-9 * square, variance, 0.0).sqrt()
             return state.next({**state.shared, MEAN: mean, DEVIATION: deviation})
-        sums = add_messages({}, _widened(updates), self.tag(state.shared, env))
+        sums = add_messages({}, _widened(updates), self.agreed_tag(state.shared, env))
         return state.next(state.shared, sums, self.result_of(sums))
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
@@ -184,7 +185,7 @@ class SAFLe:
 
         return rows
 
-    def tag(self, shared: Tensors, env: Env) -> int:
+    def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the thresholded features."""
         inner = self.features.tag(shared, env)
         return feature_tag(f"{inner}|{self.levels}|{self.bits}|{self.groups}|{self.thresholds}")
