@@ -220,6 +220,7 @@ def arrange(dataset: Dataset, partition: Partition, config: RunConfig) -> Popula
         bounds=torch.from_numpy(bounds),
         test=_examples(dataset.test),
         test_groups={n: torch.from_numpy(g.copy()) for n, g in dataset.test.groups.items()},
+        names=dict(enumerate(partition.client_names)),
     )
 
 
