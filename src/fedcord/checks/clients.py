@@ -53,7 +53,7 @@ def equal_updates(subject: Subject) -> Iterator[str]:
                 if not by_client and dict(at_client) != dict(expected):
                     yield f"expected_update differs between the server and client {client}."
                 try:
-                    check_update(result.update, at_client, client)
+                    check_update(result.update, at_client, env.said(client))
                 except ProtocolError as error:
                     yield f"in round {step.env.round}, {error}"
                 if by_client:

@@ -42,6 +42,7 @@ from typing import Any, Protocol
 from torch import Generator, Tensor
 
 from fedcord.core.examples import ClientData
+from fedcord.core.names import client_said
 from fedcord.core.rng import SERVER, torch_generator
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -119,6 +120,7 @@ class Env:
         round: number of the current round, from 0.
         num_rounds: how many rounds the run has, for schedules.
         client: the client's number; None on the server.
+        names: of the clients that have one, for messages and nothing else.
     """
 
     task: Task
@@ -126,6 +128,7 @@ class Env:
     round: int = 0
     num_rounds: int = 1
     client: ClientId | None = None
+    names: Mapping[ClientId, str] = field(default_factory=dict)
 
     def generator(self, purpose: str) -> Generator:
         """The random stream of (seed, purpose, round, client)."""
@@ -135,6 +138,10 @@ class Env:
     def at(self, client: ClientId) -> Env:
         """The same place seen from a client."""
         return dataclasses.replace(self, client=client)
+
+    def said(self, client: ClientId) -> str:
+        """A client as a message calls it, such as "client 'North' (7)"."""
+        return client_said(client, self.names)
 
 
 Updates = Iterator[tuple[ClientId, Update]]
@@ -310,8 +317,8 @@ class Probes(Protocol):
 class Observes(Protocol):
     """The verb of `Traits.observes`."""
 
-    def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """What a client's metrics show to have gone wrong, during the run."""
+    def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """What a client's metrics show to have gone wrong, during the run; not who it is."""
         ...
 
 

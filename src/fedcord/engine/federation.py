@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from fedcord.core.contract import ClientId
 from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
+from fedcord.core.names import client_said, clients_listed, told_name
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, num_bytes, prefixed
 from fedcord.engine.evaluation import BATCH, Evaluation
@@ -38,11 +39,13 @@ class Member:
         train: training examples.
         validation: examples kept for selection.
         test: examples of its own test part.
+        name: what it is called; nothing where it has no name.
     """
 
     train: int
     validation: int
     test: int
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,14 +145,17 @@ class Federation:
         try:
             task = dict(told["task"])
             theirs = Agreement(str(told["configuration"]), task, str(told["version"]))
-            members = {count(k): Member(*map(count, sizes)) for k, *sizes in told["members"]}
-            test, data = count(told["common_test"]), str(told["data"])
+            members = {
+                count(k): Member(count(train), count(validation), count(test), told_name(name))
+                for k, train, validation, test, name in told["members"]
+            }
+            common, data = count(told["common_test"]), str(told["data"])
         except (KeyError, TypeError, ValueError) as error:
             self.events.append(f"node {node} was refused: its greeting is incomplete ({error}).")
             return
         differences = [] if self._agreement is None else self._agreement.differences(theirs)
         if differences:
-            who = ", ".join(str(k) for k in members)
+            who = clients_listed(members, {k: member.name for k, member in members.items()})
             self.events.append(
                 f"node {node} with client {who} was refused: {'; '.join(differences)}."
             )
@@ -157,9 +163,20 @@ class Federation:
         for client, member in members.items():
             known = self.members.setdefault(client, member), self._data.setdefault(client, data)
             if known != (member, data):  # what one of them learnt would be tested on the other's
-                raise ConfigError(f"two nodes say they are client {client}, with different data.")
+                raise ConfigError(
+                    f"two nodes say they are {self.said(client)}, with different data or names."
+                )
             self._homes.setdefault(client, []).append(node)
-        self.common_test = max(self.common_test, test)
+        self.common_test = max(self.common_test, common)
+
+    @property
+    def names(self) -> dict[ClientId, str]:
+        """What those are called that have a name."""
+        return {client: member.name for client, member in self.members.items() if member.name}
+
+    def said(self, client: ClientId) -> str:
+        """A client as messages call it."""
+        return client_said(client, self.names)
 
     def take_traffic(self) -> dict[Phase, Traffic]:
         """What has passed since this was last asked."""
@@ -204,7 +221,9 @@ class Federation:
             for found in self._sorted_out(request, asked, delivery, phase):
                 assert found.client is not None
                 if found.client in heard:
-                    self.events.append(f"client {found.client} answered twice; the first counts.")
+                    self.events.append(
+                        f"{self.said(found.client)} answered twice; the first counts."
+                    )
                     continue
                 heard.add(found.client)
                 waiting[found.client] = found
@@ -243,8 +262,11 @@ class Federation:
         """What every client keeps: simulations only, for checkpoints."""
         found: dict[ClientId, Tensors] = {}
         for reply in self.ask(Request("memory"), self.keepers, "memory"):
-            if isinstance(reply, Missing) or reply.client is None:
-                raise ProtocolError(f"client {reply.client} did not give its memory; run it again.")
+            assert reply.client is not None
+            if isinstance(reply, Missing):
+                raise ProtocolError(
+                    f"{self.said(reply.client)} did not give its memory; run it again."
+                )
             found[reply.client] = reply.tensors
         return found
 
@@ -300,10 +322,11 @@ class Federation:
         found: list[Reply | Missing] = []
         for reply in replies:
             if reply.client is None or reply.client not in asked:
-                self.events.append(f"client {reply.client} was not asked; its answer is left out.")
+                who = "a node" if reply.client is None else self.said(reply.client)
+                self.events.append(f"{who} was not asked; its answer is left out.")
             elif (reply.run, reply.verb, reply.step) != (request.run, request.verb, request.step):
                 self.events.append(
-                    f"client {reply.client} answered '{reply.verb}' of step {reply.step}, not "
+                    f"{self.said(reply.client)} answered '{reply.verb}' of step {reply.step}, not "
                     f"'{request.verb}' of step {request.step}; its answer is left out."
                 )
             else:

@@ -30,12 +30,14 @@ from fedcord.core.contract import (
     Algorithm,
     ClientId,
     ClientResult,
+    Env,
     Personalizes,
     TrainsStacked,
     Update,
 )
-from fedcord.core.errors import FedcordError, NumericalError, ProtocolError
+from fedcord.core.errors import CheckpointError, FedcordError, NumericalError, ProtocolError
 from fedcord.core.examples import ClientData, Examples
+from fedcord.core.names import LONGEST_CLIENT_NAME, client_said, readable
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, check_tensors, select
 from fedcord.core.version import __version__
@@ -70,6 +72,11 @@ class DataSource(Protocol):
     @property
     def clients(self) -> Sequence[ClientId]:
         """Who lives here."""
+        ...
+
+    @property
+    def names(self) -> Mapping[ClientId, str]:
+        """What those are called that have a name."""
         ...
 
     @property
@@ -163,7 +170,8 @@ class ClientNode:
         """The same without bytes: the replies of the parcel's clients, in their order."""
         strangers = [client for client in parcel.clients if client not in self._source.clients]
         if strangers:
-            raise ProtocolError(f"client {strangers[0]} does not live at this node.")
+            who = client_said(strangers[0], self._source.names)
+            raise ProtocolError(f"{who} does not live at this node.")
         if request.verb == "hello":
             yield self._hello(request)
         elif request.verb == "update":
@@ -180,10 +188,25 @@ class ClientNode:
             "configuration": self._agreement.configuration,
             "task": dict(self._agreement.task),
             "data": self._source.fingerprint,
-            "members": [[k, *self._source.sizes(k)] for k in self._source.clients],
+            "members": [[k, *self._source.sizes(k), self._name(k)] for k in self._source.clients],
             "common_test": len(self._source.test),
         }
         return answered(request, None, values=found)
+
+    def _name(self, client: ClientId) -> str:
+        """What a client is called, so that the server can show it; nothing if it has no name."""
+        return readable(self._source.names.get(client, ""))[:LONGEST_CLIENT_NAME]
+
+    def _env(self, request: Request, client: ClientId) -> Env:
+        return request.env(self._task, client, self._source.names)
+
+    def _kept(self, client: ClientId, step: int) -> Tensors:
+        """What a client kept before a step."""
+        try:
+            return self._store.before(client, step)
+        except CheckpointError as error:
+            who = client_said(client, self._source.names)
+            raise CheckpointError(f"{who}: {error}") from error
 
     def _updates(self, request: Request, clients: Sequence[ClientId]) -> Iterator[Reply]:
         """The work of clients that are visited together, some of it perhaps done before."""
@@ -191,8 +214,8 @@ class ClientNode:
             Visit(
                 client,
                 self._source.client(client),
-                self._store.before(client, request.step),
-                request.env(self._task, client),
+                self._kept(client, request.step),
+                self._env(request, client),
             )
             for client in clients
         ]
@@ -228,10 +251,10 @@ class ClientNode:
 
     def _visit(self, request: Request, client: ClientId, options: Mapping[str, Any]) -> Reply:
         """What is asked of one client alone."""
-        data, env = self._source.client(client), request.env(self._task, client)
+        data, env = self._source.client(client), self._env(request, client)
         if request.verb == "memory":
             return self._memory(request, client, options)
-        memory = self._store.before(client, request.step)
+        memory = self._kept(client, request.step)
         if request.verb == "personalize":
             if not self._algorithm.traits.personalizes:
                 raise ProtocolError("this method makes no personal models.")
@@ -267,7 +290,7 @@ class ClientNode:
         newest = self._store.newest_step(client)
         if newest is None:
             return answered(request, client, values={"left_by": None})
-        kept = self._store.before(client, newest + 1)
+        kept = self._kept(client, newest + 1)
         return answered(request, client, kept, {"left_by": newest})
 
 
@@ -300,7 +323,7 @@ def do_visits(
         try:
             result = algorithm.client_update(shared, visit.memory, visit.data, visit.env)
         except NumericalError as error:
-            yield f"client {visit.client}: {error}"
+            yield f"{visit.env.said(visit.client)}: {error}"
         else:
             yield _sound(algorithm, shared, result, visit)
 
@@ -310,17 +333,16 @@ def _sound(
 ) -> ClientResult | str:
     try:
         agreed = algorithm.expected_update(shared, visit.env)
-        check_update(result.update, agreed, visit.client)
+        check_update(result.update, agreed, visit.env.said(visit.client))
     except ProtocolError as error:
         return str(error)
     return result
 
 
-def check_update(update: Update, expected: Mapping[str, TensorSpec], client: ClientId) -> None:
+def check_update(update: Update, expected: Mapping[str, TensorSpec], who: str) -> None:
     """Refuse an update that differs from what was agreed, naming client, tensor and reason."""
-    check_tensors(update.tensors, expected, f"client {client}")
+    check_tensors(update.tensors, expected, who)
     if not 0 <= update.weight <= MAX_WEIGHT:
         raise ProtocolError(
-            f"client {client} sent weight {update.weight}; expected a number from 0 to "
-            f"{MAX_WEIGHT:g}."
+            f"{who} sent weight {update.weight}; expected a number from 0 to {MAX_WEIGHT:g}."
         )

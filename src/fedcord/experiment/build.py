@@ -86,9 +86,6 @@ def build_experiment(
         on_feature: (done, to do) while a frozen network computes features it has not yet stored.
         on_download: (bytes held, bytes in all or None) while data is fetched.
     """
-    algorithm: Algorithm | None = config.method
-    if algorithm is None:
-        raise ConfigError("there is no algorithm in this configuration; make it by load_config.")
     if dataset is None:
         dataset = load_dataset(
             config.dataset,
@@ -96,35 +93,11 @@ def build_experiment(
             allow_download=allow_download,
             progress=on_download,
         )
-    problems = [
-        problem
-        for model in config.model
-        for problem in check_model(
-            model, kind=dataset.kind, input_shape=dataset.input_shape, data_dirs=data_dirs or ()
-        )
-    ]
-    if problems:
-        raise ConfigError(problems)
-    partition = partition_of(config, dataset)
-    population = arrange(dataset, partition, config)
-    if len(population.test) == 0 and not any(population.sizes(k)[2] for k in population.clients):
-        raise DataError(
-            f"data set '{dataset.name}' has no test examples, and no client keeps any, so no "
-            "accuracy could be measured; give it some, or let clients keep a share with --test 0.2."
-        )
-    values = task_values(dataset, config.model, data_dirs or ())
-    identity = population.tensors()
-    if dataset.kind == "vector" and dataset.scale == STANDARD:
-        clients = map(population.client, range(population.num_clients))
-        mean, std = standardisation([client.train.inputs.numpy() for client in clients])
-        values |= {"mean": list(mean), "std": list(std)}
-        # no setting names them, so a run must not go on with others
-        identity |= {"standardisation": torch.tensor([mean, std], dtype=torch.float64)}
-    task = task_from_values(values)
-    review = _reviewed(algorithm, task, config)
-    if review.errors:
-        raise ConfigError(review.errors)
-    data_hash = hash_tensors(identity)
+    check_networks(config, dataset, data_dirs)
+    partition, population = dealt(config, dataset)
+    fit = fitted(config, dataset, population, data_dirs)
+    algorithm, task, values = fit.algorithm, fit.task, fit.values
+    data_hash = hash_tensors(population.tensors() | fit.standardisation)
     if is_applicable(algorithm, task):
         population, values = as_features(
             population, task, values, config.threads, data_dirs, on_feature
@@ -139,8 +112,79 @@ def build_experiment(
         task=task,
         task_values=values,
         data_hash=data_hash,
-        notes=review.notes,
+        notes=fit.notes,
     )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A configuration that fits its data.
+
+    Attributes:
+        algorithm: the configuration's, content with the task.
+        task: what it is to learn.
+        values: the task as plain values.
+        standardisation: constants that a table is standardised by; no setting names them, so a run
+            must not go on with others.
+        notes: what the algorithm says of its settings for this task.
+    """
+
+    algorithm: Algorithm
+    task: Task
+    values: dict[str, Any]
+    standardisation: dict[str, Tensor]
+    notes: tuple[str, ...]
+
+
+def check_networks(
+    config: RunConfig, dataset: Dataset, data_dirs: Sequence[Path] | None = None
+) -> None:
+    """Refuse networks that cannot take the data set's examples."""
+    shape, folders = dataset.input_shape, data_dirs or ()
+    problems = [
+        problem
+        for model in config.model
+        for problem in check_model(model, kind=dataset.kind, input_shape=shape, data_dirs=folders)
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def dealt(config: RunConfig, dataset: Dataset) -> tuple[Partition, Population]:
+    """Who holds what."""
+    partition = partition_of(config, dataset)
+    population = arrange(dataset, partition, config)
+    if len(population.test) == 0 and not any(population.sizes(k)[2] for k in population.clients):
+        raise DataError(
+            f"data set '{dataset.name}' has no test examples, and no client keeps any, so no "
+            "accuracy could be measured; give it some, or let clients keep a share with --test 0.2."
+        )
+    return partition, population
+
+
+def fitted(
+    config: RunConfig,
+    dataset: Dataset,
+    population: Population,
+    data_dirs: Sequence[Path] | None = None,
+) -> Fitted:
+    """The algorithm and its task, or a ConfigError that says why they cannot work."""
+    check_networks(config, dataset, data_dirs)
+    algorithm: Algorithm | None = config.method
+    if algorithm is None:
+        raise ConfigError("there is no algorithm in this configuration; make it by load_config.")
+    values = task_values(dataset, config.model, data_dirs or ())
+    constants: dict[str, Tensor] = {}
+    if dataset.kind == "vector" and dataset.scale == STANDARD:
+        clients = map(population.client, range(population.num_clients))
+        mean, std = standardisation([client.train.inputs.numpy() for client in clients])
+        values |= {"mean": list(mean), "std": list(std)}
+        constants["standardisation"] = torch.tensor([mean, std], dtype=torch.float64)
+    task = task_from_values(values)
+    review = _reviewed(algorithm, task, config)
+    if review.errors:
+        raise ConfigError(review.errors)
+    return Fitted(algorithm, task, values, constants, tuple(review.notes))
 
 
 def _reviewed(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
@@ -223,6 +267,7 @@ def arrange(dataset: Dataset, partition: Partition, config: RunConfig) -> Popula
         bounds=torch.from_numpy(bounds),
         test=_examples(dataset.test),
         test_groups={n: torch.from_numpy(g.copy()) for n, g in dataset.test.groups.items()},
+        names=dict(enumerate(partition.client_names)),
     )
 
 

@@ -11,6 +11,7 @@ import torch
 
 from fedcord.core.contract import ClientId, Env
 from fedcord.core.errors import CheckpointError, ConfigError
+from fedcord.core.names import client_said, clients_listed
 from fedcord.core.tensors import Tensors
 from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Experiment, build_experiment
@@ -87,11 +88,12 @@ def _whose(
     experiment: Experiment, saved: Checkpoint, client: ClientId | None
 ) -> tuple[Tensors, ClientId]:
     """The memory to use and the client it belongs to; the server has none and is nobody's."""
+    names = experiment.population.names
     if not experiment.algorithm.traits.keeps_own_models:
         if client is not None:
             raise ConfigError(
-                f"client {client}: {experiment.config.algorithm} makes one model for all clients; "
-                "leave --client out."
+                f"{client_said(client, names)}: {experiment.config.algorithm} makes one model "
+                "for all clients; leave --client out."
             )
         return {}, 0
     with_model = sorted(saved.memories)
@@ -100,8 +102,8 @@ def _whose(
     chosen = with_model[0] if client is None else client
     if chosen not in saved.memories:
         raise ConfigError(
-            f"client {chosen} has no model in this run; clients "
-            f"{', '.join(map(str, with_model))} have."
+            f"{client_said(chosen, names)} has no model in this run; clients "
+            f"{clients_listed(with_model, names)} have."
         )
     return saved.memories[chosen], chosen
 

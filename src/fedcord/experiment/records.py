@@ -43,6 +43,11 @@ def partition_record(experiment: Experiment) -> dict[str, Any]:
     }
 
 
+def client_names(partition: Mapping[str, Any]) -> dict[ClientId, str]:
+    """What `partition.json` calls clients; nothing where they are numbers."""
+    return {client: str(name) for client, name in enumerate(partition.get("client_names") or ())}
+
+
 def provenance_record(experiment: Experiment) -> dict[str, Any]:
     """The content of `provenance.json`."""
     return provenance(

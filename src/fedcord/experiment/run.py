@@ -43,7 +43,7 @@ from fedcord.store.checkpoint import (
 )
 from fedcord.store.checksums import PROVENANCE, RESULT
 from fedcord.store.provenance import changes_since
-from fedcord.store.run_folder import FAILURE, RunFolder
+from fedcord.store.run_folder import RunFolder
 
 CHECKPOINT_SECONDS = 1.0
 """At most one checkpoint in this time, so that short rounds do not wait for the disk."""
@@ -138,15 +138,20 @@ def run(
         if not folder.is_started:
             start = partition_record(experiment), provenance_record(experiment)
             folder.write_start(config.plain(), *start)
-        (folder.path / FAILURE).unlink(missing_ok=True)
+        folder.check()  # before anything is written over what it may be wrong about
+        folder.clear_failure()
+        how = place.engine, place.workers, place.reuse, place.patience
+        has_begun = False
         try:
-            how = place.engine, place.workers, place.reuse, place.patience
             with open_federation(experiment, *how) as federation:
+                has_begun = True
                 return _run(folder, experiment, federation, place.engine, watch)
-        except NO_FAILURES:
+        except NO_FAILURES as error:
+            if isinstance(error, ConfigError) and has_begun:  # the method's own, as it worked
+                folder.write_failure(failure_record(config, error))
             raise
         except Exception as error:
-            folder.write_json(FAILURE, failure_record(config, error))
+            folder.write_failure(failure_record(config, error))
             raise
 
 

@@ -156,9 +156,9 @@ class Accord:
         own = Review(tuple(wrong), disclosures(self._head))
         return client_review(self._clients, task) + self.refine.review(task) + own
 
-    def observations(self, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
+    def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong."""
-        return self._clients.observations(client, metrics)
+        return self._clients.observations(metrics)
 
     def init(self, env: Env) -> ServerState:
         """Nothing known and nothing to send: first weights follow from the seed."""

@@ -243,8 +243,8 @@ class DeepAFL:
             sent = update.tensors
             if int(sent["tag_sum"]) != tag * int(sent["class_count"].sum()):
                 raise ProtocolError(
-                    f"client {client} used other features than agreed; give it the same encoder, "
-                    "preprocessing, random features and seed."
+                    f"{env.said(client)} used other features than agreed; give it the same "
+                    "encoder, preprocessing, random features and seed."
                 )
             for name, tensor in sent.items():
                 total[name] = total[name] + tensor if name in total else tensor.clone()

@@ -136,7 +136,7 @@ class FedACnnL:
         """Solve this round's layer."""
         tag = layer_tag(self.layers, state.shared, env)
         seconds: list[float] = []
-        sums = add_messages({}, with_seconds(updates, seconds), tag)
+        sums = add_messages({}, with_seconds(updates, seconds), tag, env)
         stats = summed_stats(sums, "packed64")
         weight = self.solve_layer(stats, env)
         shared = {**state.shared, f"layer{env.round}.weight": weight, **deadline_of(seconds)}

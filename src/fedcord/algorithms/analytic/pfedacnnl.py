@@ -128,11 +128,13 @@ class PFedACnnL:
         heard = dict(updates)  # groups are made of class counts, so all have to be heard first
         tag = layer_tag(self.layers, state.shared, env)
         for client, update in heard.items():
-            check_tag(select(update.tensors, STATS), tag, client)
-        everyone = summed_stats(add_messages({}, sorted(heard.items()), tag), "packed64")
+            check_tag(select(update.tensors, STATS), tag, env.said(client))
+        everyone = summed_stats(add_messages({}, sorted(heard.items()), tag, env), "packed64")
         groups = self.groups(heard, env)
         weights = [
-            self._group_weight({c: heard[c] for c in heard if groups[c] == group}, everyone, tag)
+            self._group_weight(
+                {c: heard[c] for c in heard if groups[c] == group}, everyone, tag, env
+            )
             for group in range(1 + max(groups.values()))
         ]
         weight = self.shared_network.solve_layer(everyone, env)
@@ -182,9 +184,9 @@ class PFedACnnL:
         return layers_predictor(self.layers, shared, env, memory.get(WEIGHT))
 
     def _group_weight(
-        self, members: Mapping[ClientId, Update], everyone: SufficientStats, tag: int
+        self, members: Mapping[ClientId, Update], everyone: SufficientStats, tag: int, env: Env
     ) -> Tensor:
-        own = summed_stats(add_messages({}, sorted(members.items()), tag), "packed64")
+        own = summed_stats(add_messages({}, sorted(members.items()), tag, env), "packed64")
         gram = own.gram_matrix() + self.borrow * everyone.gram_matrix()
         moment = own.moment + self.borrow * everyone.moment
         count = own.count + self.borrow * everyone.count

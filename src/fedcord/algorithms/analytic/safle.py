@@ -150,7 +150,7 @@ class SAFLe:
             # a constant feature must not be cut at its own value by the rounding of sums
             deviation = torch.where(variance > 1e-9 * square, variance, 0.0).sqrt()
             return state.next({**state.shared, MEAN: mean, DEVIATION: deviation})
-        sums = add_messages({}, _widened(updates), self.agreed_tag(state.shared, env))
+        sums = add_messages({}, _widened(updates), self.agreed_tag(state.shared, env), env)
         return state.next(state.shared, sums, self.result_of(sums))
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:

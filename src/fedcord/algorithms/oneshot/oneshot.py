@@ -123,9 +123,9 @@ class OneShot:
         errors = (different,) if len(task.networks) > 1 else ()
         return client_review(self, task) + self.server.review(task) + Review(errors)
 
-    def observations(self, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
+    def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong, in plain words."""
-        return observations(self.policy, client, metrics)
+        return observations(self.policy, metrics)
 
     def work(self, shared: Tensors, env: Env) -> Work | None:
         """All parts but the server, of which only what it asks clients to send matters."""

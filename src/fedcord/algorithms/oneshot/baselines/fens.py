@@ -239,9 +239,10 @@ class FENS:
         if SCORES in memory:
             return memory[SCORES]
         if not select(shared, ENSEMBLE):
+            assert env.client is not None
             raise ProtocolError(
-                f"client {env.client} was not there in round 2, when the models were handed out, "
-                "and cannot compute their scores; fens needs everybody in every round "
+                f"{env.said(env.client)} was not there in round 2, when the models were handed "
+                "out, and cannot compute their scores; fens needs everybody in every round "
                 "(--participation 1)."
             )
         side_by_side = _side_by_side(grow(shared), env)

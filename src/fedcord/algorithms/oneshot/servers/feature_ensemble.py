@@ -37,7 +37,7 @@ class FeatureEnsemble:
 
     def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
         """All encoders, `fused.weights` [K] and `fused.prototypes` [C, D]."""
-        check_equal_features(members)
+        check_equal_features(members, env)
         return {
             **pack({client: member.model for client, member in members.items()}, env),
             WEIGHTS: member_weights(members, self.weighting),

@@ -32,7 +32,7 @@ class ParamAvg:
 
     def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
         """`fused.model.*` and `fused.prototypes` [C, D]."""
-        check_equal_models(members)
+        check_equal_models(members, env)
         weights = member_weights(members, self.weighting).tolist()
         everyone = list(members.values())
         fused = weighted_mean(
