@@ -32,6 +32,7 @@ from fedcord.engine.population import Population
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, is_applicable
+from fedcord.experiment.load import OWN_DATA
 from fedcord.experiment.partition import partition_of
 from fedcord.models.registry import check_model, network_factory
 
@@ -43,9 +44,9 @@ class Experiment:
     """Everything a run needs, made from its configuration.
 
     `data_hash` is of the examples as they were dealt out, of the test part, and of the constants
-    that a table is standardised by, before any frozen network looks at them: methods that are given
+    that a table is standardised or one's own images are normalised by, before any frozen network looks at them: methods that are given
     features have the hash of those that are not. `notes` is what the algorithm says of its settings
-    for this task.
+    for this task, and `stored_features` the folder that keeps features of the examples, if any.
     """
 
     config: RunConfig
@@ -57,6 +58,7 @@ class Experiment:
     blueprint: Blueprint
     data_hash: str
     notes: tuple[str, ...] = ()
+    stored_features: Path | None = None
 
     def warnings(self) -> tuple[str, ...]:
         """What deserves a second look in the data's spread and the settings, in plain words."""
@@ -95,9 +97,10 @@ def build_experiment(
     partition, population = dealt(config, dataset)
     fit = fitted(config, dataset, population, data_dirs)
     algorithm, task, values = fit.algorithm, fit.task, fit.values
-    data_hash = hash_tensors(population.tensors() | fit.standardisation)
+    stored = None
+    data_hash = hash_tensors(population.tensors() | fit.constants)
     if is_applicable(algorithm, task):
-        population, values = as_features(
+        population, values, stored = as_features(
             population, task, values, config.threads, data_dirs, on_feature
         )
         task = task_from_values(values)
@@ -111,6 +114,7 @@ def build_experiment(
         blueprint=Blueprint.of(algorithm, TASK_FACTORY, values),
         data_hash=data_hash,
         notes=fit.notes,
+        stored_features=stored,
     )
 
 
@@ -122,15 +126,15 @@ class Fitted:
         algorithm: built, and content with the task.
         task: what it is to learn.
         values: the task as plain values.
-        standardisation: constants that a table is standardised by; no setting names them, so a run
-            must not go on with others.
+        constants: what inputs are standardised or normalised by where no setting names it, so that
+            a run does not go on with others.
         notes: what the algorithm says of its settings for this task.
     """
 
     algorithm: Algorithm
     task: Task
     values: dict[str, Any]
-    standardisation: dict[str, Tensor]
+    constants: dict[str, Tensor]
     notes: tuple[str, ...]
 
 
@@ -177,6 +181,9 @@ def fitted(
         mean, std = standardisation([client.train.inputs.numpy() for client in clients])
         values |= {"mean": list(mean), "std": list(std)}
         constants["standardisation"] = torch.tensor([mean, std], dtype=torch.float64)
+    if config.dataset.startswith(OWN_DATA) and dataset.mean:
+        pair = [dataset.mean, dataset.std]
+        constants["normalisation"] = torch.tensor(pair, dtype=torch.float64)
     task = task_from_values(values)
     review = _reviewed(algorithm, task, config)
     if review.errors:

@@ -40,8 +40,8 @@ def as_features(
     threads: int,
     data_dirs: Sequence[Path] | None,
     on_example: OnExample,
-) -> tuple[Population, dict[str, Any]]:
-    """The same people with features for inputs, and the task's values to go with them.
+) -> tuple[Population, dict[str, Any], Path | None]:
+    """The same people with features for inputs, the task's values to go with them, and the store.
 
     Args:
         population: examples as stored.
@@ -73,4 +73,5 @@ def as_features(
         "std": [],
         "models": [f"frozen:pixels,of={identity[:16]}"],
     }
-    return people, {**values, **changed}
+    is_kept = store.folder is not None and store.folder.exists()
+    return people, {**values, **changed}, store.folder if is_kept else None

@@ -48,14 +48,15 @@ def client_names(partition: Mapping[str, Any]) -> dict[ClientId, str]:
     return {client: str(name) for client, name in enumerate(partition.get("client_names") or ())}
 
 
-def provenance_record(experiment: Experiment) -> dict[str, Any]:
-    """The content of `provenance.json`."""
+def provenance_record(experiment: Experiment, reuse: Path | None = None) -> dict[str, Any]:
+    """The content of `provenance.json`; with `reuse`, where clients' work lies outside the run."""
     return provenance(
         config_hash=experiment.config.hash,
         partition_hash=experiment.partition.hash,
         data_hash=experiment.data_hash,
         threads=experiment.config.threads,
         command=shlex.join(["fedcord", *sys.argv[1:]]),
+        reuse=reuse if experiment.algorithm.traits.shares_work else None,
     )
 
 

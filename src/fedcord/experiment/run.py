@@ -136,7 +136,7 @@ def run(
         if folder.is_finished:
             return _finished(folder, watch)
         if not folder.is_started:
-            start = partition_record(experiment), provenance_record(experiment)
+            start = partition_record(experiment), provenance_record(experiment, place.reuse)
             folder.write_start(config.plain(), *start)
         folder.check()  # before anything is written over what it may be wrong about
         folder.clear_failure()
