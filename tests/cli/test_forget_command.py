@@ -222,6 +222,6 @@ def test_work_that_was_kept_for_reuse_is_forgotten_too(tmp_path: Path) -> None:
     assert f"2 files of its work in '{tmp_path / 'work'}' (--reuse) stay" in beside.stdout
     assert _files(tmp_path / "work").keys() == {*everything, old.name}
     within = fedcord("forget", "run", "--client", "1", "--in-place", cwd=tmp_path)
-    assert "(--reuse) deleted too" in within.stdout
+    assert "(--reuse) are deleted too" in within.stdout
     assert _files(tmp_path / "work").keys() < everything.keys()
     assert len(_files(tmp_path / "work")) == len(everything) - 1

@@ -89,9 +89,7 @@ def _elsewhere(done: Forgotten, in_place: bool) -> str:
     if done.work:
         files = f"{len(done.work)} file{'s' * (len(done.work) > 1)} of its work in "
         files += f"'{Path(done.work[0]).parent}' (--reuse)"
-        text += (
-            f"{files} deleted too.\n" if in_place else f"{files} stay; --in-place deletes them.\n"
-        )
+        text += f"{files} {'are deleted too' if in_place else 'stay; --in-place deletes them'}.\n"
     if done.stored_features is not None:
         text += (
             f"Features of its examples stay in '{done.stored_features}'; delete that folder, and "

@@ -44,9 +44,10 @@ class Experiment:
     """Everything a run needs, made from its configuration.
 
     `data_hash` is of the examples as they were dealt out, of the test part, and of the constants
-    that a table is standardised or one's own images are normalised by, before any frozen network looks at them: methods that are given
-    features have the hash of those that are not. `notes` is what the algorithm says of its settings
-    for this task, and `stored_features` the folder that keeps features of the examples, if any.
+    that a table is standardised or one's own images are normalised by, before any frozen network
+    looks at them: methods that are given features have the hash of those that are not. `notes` is
+    what the algorithm says of its settings for this task, and `stored_features` the folder that
+    keeps features of the examples, if any.
     """
 
     config: RunConfig
