@@ -14,6 +14,7 @@ from fedcord.core.tensors import hash_tensors, num_bytes
 from fedcord.engine.federation import Federation, Member, Missing, Patience
 from fedcord.engine.memory_store import InProcessMemory
 from fedcord.engine.node import Agreement, ClientNode
+from fedcord.engine.population import Population
 from fedcord.engine.requests import Parcel, Reply, Request, pack_call
 from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rounds
 from fedcord.engine.transport import Delivery, Transport
@@ -26,9 +27,9 @@ EVERYONE = (0, 1, 2, 3)
 NAMES = {0: "Süd", 2: "Hôpital Nord"}
 
 
-def _node(agreement: Agreement | None = None) -> ClientNode:
-    people = federation.population()
-    return ClientNode(ALGORITHM, federation.task(), people, InProcessMemory(), agreement)
+def _node(agreement: Agreement | None = None, people: Population | None = None) -> ClientNode:
+    held = people or federation.population()
+    return ClientNode(ALGORITHM, federation.task(), held, InProcessMemory(), agreement)
 
 
 def _faulty(plan: FaultPlan, patience: Patience = Patience(quorum=0.1)) -> Federation:  # noqa: B008
@@ -91,6 +92,15 @@ def test_a_node_that_does_not_fit_is_refused_by_name_with_what_differs() -> None
         ConfigError, match=r"no client answered the roll call; node 0 .* was refused"
     ):
         Federation(Several([_node(other)]), agreement=ours)
+
+
+def test_two_nodes_that_say_they_are_one_client_must_hold_the_same_data() -> None:
+    people = federation.population()
+    other = replace(people, labels=people.labels.flip(0))  # as many, but not the same
+    twice = Several([_node(people=people), _node(people=people)])
+    assert len(Federation(twice).members) == people.num_clients
+    with pytest.raises(ConfigError, match="two nodes say they are client 0, with different data"):
+        Federation(Several([_node(people=people), _node(people=other)]))
 
 
 def test_a_client_that_keeps_something_stays_where_it_is() -> None:

@@ -112,8 +112,8 @@ def _scores_problems(subject: Subject, outcome: Outcome, who: str) -> Iterator[s
     shared, memories = outcome.checkpoint.state.model, outcome.checkpoint.memories
     inputs = env.task.prepare(subject.tiny.odd.test.inputs)
     for client, name in enumerate(ODD_CLIENTS):
-        memory = memories.get(client, {})
-        if client != EMPTY_CLIENT and not is_finite(
-            algorithm.predict(shared, memory, inputs, env.at(client))
-        ):
+        if client == EMPTY_CLIENT:
+            continue
+        predictor = algorithm.predictor(shared, memories.get(client, {}), env.at(client))
+        if not is_finite(predictor.scores(inputs)):
             yield f"with {who}, the scores of a client {name} are not finite."

@@ -95,7 +95,6 @@ class Federation:
 
     Attributes:
         members: by client, what nodes told of it.
-        data: fingerprints of the nodes' data.
         common_test: examples of the common test set; 0 where there is none.
         traffic: bytes by phase, since somebody last took it.
         events: what went wrong with whom, since somebody last emptied the list.
@@ -117,7 +116,6 @@ class Federation:
             patience: of every exchange.
         """
         self.members: dict[ClientId, Member] = {}
-        self.data: set[str] = set()
         self.common_test = 0
         self.traffic: dict[Phase, Traffic] = {}
         self.events: list[str] = []
@@ -126,6 +124,7 @@ class Federation:
         self._run = run
         self._agreement = agreement
         self._homes: dict[ClientId, list[int]] = {}
+        self._data: dict[ClientId, str] = {}
         self._keepers: set[ClientId] = set()
         self.call_the_roll()
 
@@ -162,12 +161,12 @@ class Federation:
             )
             return
         for client, member in members.items():
-            if self.members.setdefault(client, member) != member:
+            known = self.members.setdefault(client, member), self._data.setdefault(client, data)
+            if known != (member, data):  # what one of them learnt would be tested on the other's
                 raise ConfigError(
                     f"two nodes say they are {self.said(client)}, with different data or names."
                 )
             self._homes.setdefault(client, []).append(node)
-        self.data.add(data)
         self.common_test = max(self.common_test, common)
 
     @property

@@ -32,10 +32,6 @@ class MemoryStore(Protocol):
         """Forget a client."""
         ...
 
-    def clients(self) -> list[ClientId]:
-        """Who has anything here, in ascending order."""
-        ...
-
     def newest_step(self, client: ClientId) -> int | None:
         """The last step that left something with a client."""
         ...
@@ -81,10 +77,6 @@ class InProcessMemory:
     def drop(self, client: ClientId) -> None:
         """Forget a client."""
         self._kept.pop(client, None)
-
-    def clients(self) -> list[ClientId]:
-        """Who has anything here, in ascending order."""
-        return sorted(self._kept)
 
     def newest_step(self, client: ClientId) -> int | None:
         """The last step that left something with a client."""

@@ -271,7 +271,8 @@ class ClientNode:
                 raise ProtocolError(f"a request to predict holds no {INPUTS}.")
             shared = {name: t for name, t in request.shared.items() if name != INPUTS}
             inputs = self._task.prepare(request.shared[INPUTS]).to(self._task.device)
-            scores = self._algorithm.predict(shared, memory, inputs, env).cpu()
+            predictor = self._algorithm.predictor(shared, memory, env)
+            scores = predictor.scores(inputs).cpu()
             return answered(request, client, {"scores": scores})
         part, groups = data.test if request.verb == "evaluate" else data.validation, {}
         if options.get("common"):

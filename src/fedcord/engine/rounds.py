@@ -194,7 +194,7 @@ def run_rounds(
         on_client: called when a client's answer arrives, for progress.
     """
     traits = algorithm.traits
-    stacked = traits.stacks and cast(TrainsStacked, algorithm).can_stack(env.task)
+    stacked = bool(traits.stacks) and cast(TrainsStacked, algorithm).can_stack(env.task)
     with torch_threads(schedule.threads):
         for round_ in range(state.round, schedule.num_rounds):
             started = time.perf_counter()
@@ -212,7 +212,7 @@ def run_rounds(
                 test = _request("evaluate", state.model, here, step=round_ + 1)
                 evaluation, models_of = evaluate_model(algorithm, federation, test)
             passed = federation.take_traffic()
-            is_probe = traits.probes and cast(Probes, algorithm).is_probe(here)
+            is_probe = bool(traits.probes) and cast(Probes, algorithm).is_probe(here)
             if is_probe:
                 passed.pop("training", None)  # a deployment would not have it
             training = passed.get("training", Traffic())

@@ -11,12 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.registry import algorithm_class
 from fedcord.core.contract import Algorithm, Review
-from fedcord.core.declaration import check_declaration
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import Examples
-from fedcord.core.params import build
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
 from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import STANDARD, Dataset, Split
@@ -46,8 +43,8 @@ class Experiment:
     `data_hash` is of the examples as they were dealt out, of the test part, and of the constants
     that a table is standardised or one's own images are normalised by, before any frozen network
     looks at them: methods that are given features have the hash of those that are not. `notes` is
-    what the algorithm says of its settings for this task, and `stored_features` the folder that
-    keeps features of the examples, if any.
+    what the algorithm says of its settings for this task. `task_values` is what other processes
+    make the task from, and `stored_features` the folder that keeps features of examples, if any.
     """
 
     config: RunConfig
@@ -56,10 +53,15 @@ class Experiment:
     population: Population
     algorithm: Algorithm
     task: Task
-    blueprint: Blueprint
+    task_values: Mapping[str, Any]
     data_hash: str
     notes: tuple[str, ...] = ()
     stored_features: Path | None = None
+
+    @property
+    def blueprint(self) -> Blueprint:
+        """Task and algorithm for processes other than this, which has the objects."""
+        return Blueprint.of(self.algorithm, TASK_FACTORY, self.task_values)
 
     def warnings(self) -> tuple[str, ...]:
         """What deserves a second look in the data's spread and the settings, in plain words."""
@@ -77,7 +79,7 @@ def build_experiment(
     on_feature: OnExample = lambda done, total: None,
     on_download: DownloadProgress | None = None,
 ) -> Experiment:
-    """Load data, spread it over clients, and make task and algorithm.
+    """Load data, spread it over clients, and make the task; the configuration has the algorithm.
 
     Args:
         config: from `load_config`.
@@ -112,7 +114,7 @@ def build_experiment(
         population=population,
         algorithm=algorithm,
         task=task,
-        blueprint=Blueprint.of(algorithm, TASK_FACTORY, values),
+        task_values=values,
         data_hash=data_hash,
         notes=fit.notes,
         stored_features=stored,
@@ -124,7 +126,7 @@ class Fitted:
     """A configuration that fits its data.
 
     Attributes:
-        algorithm: built, and content with the task.
+        algorithm: the configuration's, content with the task.
         task: what it is to learn.
         values: the task as plain values.
         constants: what inputs are standardised or normalised by where no setting names it, so that
@@ -171,10 +173,11 @@ def fitted(
     population: Population,
     data_dirs: Sequence[Path] | None = None,
 ) -> Fitted:
-    """Algorithm and task, or a ConfigError that says why they cannot work."""
+    """The algorithm and its task, or a ConfigError that says why they cannot work."""
     check_networks(config, dataset, data_dirs)
-    algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
-    check_declaration(algorithm)
+    algorithm: Algorithm | None = config.method
+    if algorithm is None:
+        raise ConfigError("there is no algorithm in this configuration; make it by load_config.")
     values = task_values(dataset, config.model, data_dirs or ())
     constants: dict[str, Tensor] = {}
     if dataset.kind == "vector" and dataset.scale == STANDARD:

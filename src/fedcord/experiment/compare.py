@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedcord.algorithms.registry import is_algorithm
 from fedcord.core.errors import CheckpointError, ConfigError, FailedRunError, gather, shown
 from fedcord.core.names import name_problem
 from fedcord.core.params import LARGEST
@@ -110,8 +111,8 @@ def make_study(
         num_seeds: how many seeds, counted up from `settings["seed"]`.
         assignments: `--set` texts; `NAME:key=value` reaches one contender only.
         name: of the study; by default made from its content.
-        variants: label to {"algorithm": name, "params": {...}} and settings of its own, for one
-            algorithm in several forms.
+        variants: label to {"algorithm": name or object, "params": {...}} and settings of its own,
+            for one algorithm in several forms.
     """
     forms: dict[str, Mapping[str, Any]] = {
         label: {"algorithm": name} for name, label in _labels(algorithms).items()
@@ -306,7 +307,7 @@ def _form_problems(label: str, form: object) -> list[str]:
     if not isinstance(form, Mapping):
         return [f"variant '{label}' = {shown(form)}: must be a table, {example}."]
     problems = []
-    if not isinstance(form.get("algorithm"), str):
+    if not isinstance(form.get("algorithm"), str) and not is_algorithm(form.get("algorithm")):
         problems.append(f"variant '{label}' needs the name of an algorithm, {example}.")
     if not isinstance(form.get("params", {}), Mapping):
         problems.append(

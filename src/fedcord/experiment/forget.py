@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast
 
 from fedcord.algorithms.analytic.ledger import ledger_rows
 from fedcord.algorithms.analytic.membership import HoldsSums, forget, model_difference
-from fedcord.core.contract import ClientId, Env, ServerState
+from fedcord.core.contract import Algorithm, ClientId, Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.names import client_said
 from fedcord.core.tensors import Tensors
@@ -37,12 +37,11 @@ COSTS = ("round", "clients", "bytes_up", "bytes_down", "seconds", "refused")
 """What a round's line keeps; the rest was about models that hold the client."""
 
 
-@runtime_checkable
-class UsesClientsEncoders(Protocol):
-    """A method whose model holds encoders that single clients trained."""
+class HoldsEncoders(Protocol):
+    """The verbs of `Traits.holds_encoders`."""
 
     def encoders_of(self, shared: Tensors) -> list[ClientId]:
-        """Whose."""
+        """Whose encoders are in the model."""
         ...
 
     def drop_encoder(self, state: ServerState, client: ClientId, env: Env) -> ServerState:
@@ -112,7 +111,7 @@ def forget_client(
         is_verified = begun is None and folder.check()
         experiment = build_experiment(load_config(folder.read_config()), data_dirs=data_dirs)
         algorithm = experiment.algorithm
-        if not isinstance(algorithm, HoldsSums):
+        if not algorithm.traits.holds_sums:
             raise ConfigError(
                 f"{experiment.config.algorithm} does not keep sums, so nobody can be taken out "
                 "exactly; train again without the client, or use an additive method such as afl."
@@ -234,7 +233,7 @@ def _taken_out(
     experiment: Experiment, people: Federation, source: _Run, plan: _Plan, *, is_again: bool
 ) -> ServerState:
     """The state without the client; what an interrupted attempt has done is not done twice."""
-    algorithm: Any = experiment.algorithm
+    algorithm = experiment.algorithm
     client, after = plan.client, source.checkpoint.state
     env = _last_round(experiment, after)
     is_gone = client in source.result.get("forgotten", ())
@@ -243,9 +242,12 @@ def _taken_out(
     if client in ledger_rows(after.private) or not is_done:
         (reply,) = people.ask(_asking("forget", after, env), [client], "training")
         assert isinstance(reply, Reply)
-        after = forget(algorithm, after, client, reply.update(people.said(client)), env)
-    if plan.drop_encoder and (client in algorithm.encoders_of(after.shared) or not is_again):
-        after = algorithm.drop_encoder(after, client, env)
+        after = forget(
+            cast(HoldsSums, algorithm), after, client, reply.update(people.said(client)), env
+        )
+    holder = cast(HoldsEncoders, algorithm)
+    if plan.drop_encoder and (client in holder.encoders_of(after.shared) or not is_again):
+        after = holder.drop_encoder(after, client, env)
     return after
 
 
@@ -359,14 +361,16 @@ def _write(folder: RunFolder, experiment: Experiment, new: _Run) -> None:
     folder.write_all(new.settings, partition, new.provenance, new.metrics, result)
 
 
-def _encoder(algorithm: Any, state: ServerState, client: ClientId, drop: bool) -> str:
+def _encoder(algorithm: Algorithm, state: ServerState, client: ClientId, drop: bool) -> str:
     """What becomes of the client's encoder."""
-    uses = isinstance(algorithm, UsesClientsEncoders)
-    if drop and not uses:
+    if drop and not algorithm.traits.holds_encoders:
         raise ConfigError(
             f"--drop-encoder: {type(algorithm).__name__} uses no encoder trained by a client; "
             "leave it out."
         )
     if drop:
         return "dropped"
-    return "kept" if uses and client in algorithm.encoders_of(state.shared) else "none"
+    if not algorithm.traits.holds_encoders:
+        return "none"
+    holders = cast(HoldsEncoders, algorithm).encoders_of(state.shared)
+    return "kept" if client in holders else "none"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -32,11 +32,13 @@ LEAST_EIGENVALUE = -1e-10
 """Relative to the mean eigenvalue: below it, something was removed that had not been added."""
 
 
-@runtime_checkable
 class HoldsSums(Protocol):
-    """A method whose private state is what `add_messages` returns, and whose result follows."""
+    """The verbs of `Traits.holds_sums`.
 
-    def tag(self, shared: Tensors, env: Env) -> int:
+    The method's private state is what `add_messages` returns, and its result follows from it.
+    """
+
+    def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
         ...
 
@@ -61,7 +63,7 @@ def join(
 ) -> ServerState:
     """The finished state with further clients, or further samples of known ones, in it."""
     _check_exact(algorithm)
-    sums = add_messages(state.private, updates, algorithm.tag(state.shared, env), env)
+    sums = add_messages(state.private, updates, algorithm.agreed_tag(state.shared, env), env)
     return replace(state, private=sums, result=algorithm.result_of(sums))
 
 
@@ -89,7 +91,7 @@ def forget(
         raise ProtocolError(
             f"{who} is not in the sums (in them: {known}); only what was added can be removed."
         )
-    check_tag(message, algorithm.tag(state.shared, env), who)
+    check_tag(message, algorithm.agreed_tag(state.shared, env), who)
     _check_same_message(rows[client], update, message, who)
     if len(rows) == 1:
         raise ProtocolError(

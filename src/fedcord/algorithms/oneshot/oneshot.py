@@ -61,6 +61,7 @@ from fedcord.core.contract import (
     METRIC,
     ClientResult,
     Env,
+    Predictor,
     Review,
     ServerState,
     Traits,
@@ -179,12 +180,12 @@ class OneShot:
             result=prefixed(FUSED, self.server.fuse(members, points, env)),
         )
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Class scores [B, C] of the fused model."""
         fused = select(shared, FUSED)
         if not fused:
             raise ProtocolError("there is no fused model yet; predict after a round.")
-        return self.server.predict(fused, inputs, env)
+        return Predictor(self.server.scores(fused, env))
 
     @property
     def _work(self) -> LocalWork:
