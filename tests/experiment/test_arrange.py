@@ -21,7 +21,7 @@ ROWS = {
 }
 
 
-class Noted(np.ndarray):  # type: ignore[type-arg]
+class Noted(np.ndarray):
     """An array that tells how it shrinks."""
 
     lengths: list[int]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from fedcord.algorithms.hyperprototype.presets import AVERAGED, REFERENCE
 from fedcord.algorithms.oneshot.ladder import FOR_USE, PRESETS
 from fedcord.core.errors import ConfigError, shown, unknown_name
 
@@ -36,6 +35,18 @@ class AlgorithmInfo:
     preset: Mapping[str, Any] = field(default_factory=dict)
     is_logged: bool = False
 
+
+HPRO_REFERENCE: Mapping[str, Any] = MappingProxyType(
+    {
+        "extraction": {"scale": "reference"},
+        "matching": {"lr": 0.1, "metric": "coordinate", "classifier": "updated"},
+        "objective": {"margin": "off", "contrast_reduction": "reference"},
+    }
+)
+"""FedHPro as the authors' code computes it, its plain bugs corrected."""
+
+HPRO_AVERAGED: Mapping[str, Any] = MappingProxyType({"source": "prototypes"})
+"""FedHPro with class means instead of gradients, a mean instead of matching; nothing else."""
 
 ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
     {
@@ -68,13 +79,13 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
             "FedHPro as its public code computes it, plain bugs corrected",
             "prototype",
-            REFERENCE,
+            HPRO_REFERENCE,
         ),
         "fedhpro-averaged": AlgorithmInfo(
             "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
             "FedHPro with class means in place of gradient matching: what matching must beat",
             "prototype",
-            AVERAGED,
+            HPRO_AVERAGED,
         ),
         **{
             name + form: AlgorithmInfo(

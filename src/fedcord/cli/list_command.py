@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 
-from fedcord.cli.own_modules import find_own_modules
+from fedcord.cli.flags import find_own_modules
 from fedcord.core.errors import ConfigError, unknown_name
 
 FAMILIES = {

@@ -23,10 +23,9 @@ from fedcord.data.transforms import augmentations, prepare_fn
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.population import Population
 from fedcord.experiment.arrange import arrange
-from fedcord.experiment.config import RunConfig
+from fedcord.experiment.config import RunConfig, partition_of
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, is_applicable
-from fedcord.experiment.partition import partition_of
 from fedcord.models.registry import check_model, network_factory
 
 TASK_FACTORY = "fedcord.experiment.build:task_from_values"

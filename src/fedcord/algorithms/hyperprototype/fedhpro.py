@@ -48,7 +48,7 @@ from fedcord.algorithms.hyperprototype.matching import Matching
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.owners import OwnerMean
 from fedcord.algorithms.hyperprototype.retraining import Retraining
-from fedcord.algorithms.kit.class_means import class_means
+from fedcord.algorithms.kit.class_means import class_means, present_rows
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import (
     MODEL,
@@ -62,7 +62,6 @@ from fedcord.core.contract import ClientResult, Env, ServerState, Update, Update
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
-from fedcord.ops.present_rows import present_rows
 from fedcord.ops.weighted_mean import weighted_mean
 
 HYPER, META = "hyper.prototypes", "meta.features"
