@@ -92,7 +92,7 @@ def test_all_errors_of_a_review_end_a_run_before_anything_is_written(
 def test_notes_of_a_review_are_asked_for_once_and_told(own_module: ModuleType) -> None:
     config = load_config({"algorithm": f"{own_module.__name__}:Choosy"})
     made = build_experiment(config)
-    assert made.notes == ("it is choosy.",)
+    assert made.plan.notes == ("it is choosy.",)
     assert made.warnings()[-1] == made.warnings()[-1] == "it is choosy."
     assert own_module.ASKED == [10]
 

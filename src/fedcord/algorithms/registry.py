@@ -240,7 +240,7 @@ def first_of_class(name: str) -> str:
     return next(other for other, info in ALGORITHMS.items() if info.path == path)
 
 
-VERBS = ("aggregate", "client_update", "expected_update", "init", "predict", "review", "traits")
+VERBS = ("aggregate", "client_update", "expected_update", "init", "predictor", "review", "traits")
 """What makes a class an algorithm."""
 
 

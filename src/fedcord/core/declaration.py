@@ -20,8 +20,6 @@ ANNOUNCED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "personalizes": ("personalize",),
         "stacks": ("can_stack", "client_updates"),
         "shares_work": ("work",),
-        "answers_by_rules": ("predict_by_rules",),
-        "shows_features": ("feature_view",),
         "probes": ("is_probe",),
         "observes": ("observations",),
         "holds_sums": ("agreed_tag", "stats_of", "result_of", "why_not_forget"),

@@ -56,7 +56,7 @@ class InProcessMemory:
     def before(self, client: ClientId, step: int) -> Tensors:
         """What the newest step before `step` left with a client; nothing if none did."""
         kept = self._kept.get(client)
-        found = None if kept is None else _step_before(kept, client, step)
+        found = None if kept is None else _step_before(kept, step)
         if kept is None or found is None:
             return {}
         memory = kept.by_step[found]
@@ -84,14 +84,14 @@ class InProcessMemory:
         return max(kept.by_step) if kept is not None else None
 
 
-def _step_before(kept: _Kept, client: ClientId, step: int) -> int | None:
+def _step_before(kept: _Kept, step: int) -> int | None:
     """The newest of the kept steps before `step`, or None when there never was one."""
     earlier = [known for known in kept.by_step if known < step]
     if earlier:
         return max(earlier)
     if kept.has_dropped:
         raise CheckpointError(
-            f"client {client} keeps what steps {sorted(kept.by_step)} left, but the server goes on "
-            f"from before step {step}; start the run anew, or go on from a newer checkpoint."
+            f"what is kept was left by steps {sorted(kept.by_step)}, but the server goes on from "
+            f"before step {step}; start the run anew, or go on from a newer checkpoint."
         )
     return None

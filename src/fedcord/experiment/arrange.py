@@ -20,16 +20,17 @@ PIECES = 16
 
 
 def arrange(
-    dataset: Dataset, inputs: list[Array], partition: Partition, config: RunConfig
+    dataset: Dataset, partition: Partition, config: RunConfig, inputs: list[Array] | None = None
 ) -> Population:
     """All clients' examples in one block, client by client.
 
     Args:
-        dataset: all but the training inputs.
-        inputs: the training inputs alone. They are taken out of the list, and used up where nobody
-            else holds them: most of a run's memory, they are then never held twice.
+        dataset: what is dealt out.
         partition: who holds what.
         config: which shares clients keep for selection and test.
+        inputs: the training inputs, where the data set has lost its own. They are taken out of the
+            list, and used up if nobody else holds them: most of a run's memory, they are then never
+            held twice.
     """
     rows = np.empty(sum(map(len, partition.clients)), dtype=np.int64)
     bounds = np.zeros((partition.num_clients, 4), dtype=np.int64)
@@ -46,11 +47,12 @@ def arrange(
         np.concatenate(parts, out=rows[start : ends[-1]])
         bounds[client], start = ends, int(ends[-1])
     return Population(
-        inputs=taken(inputs, rows),
+        inputs=taken([dataset.train.inputs] if inputs is None else inputs, rows),
         labels=torch.from_numpy(dataset.train.labels[rows]),
         bounds=torch.from_numpy(bounds),
         test=_examples(dataset.test),
         test_groups={n: torch.from_numpy(g.copy()) for n, g in dataset.test.groups.items()},
+        names=dict(enumerate(partition.client_names)),
     )
 
 

@@ -18,6 +18,8 @@ DEFAULT_ROUNDS = 20
 MAX_CLIENTS, MAX_ROUNDS, MAX_THREADS = 10_000_000, 1_000_000_000, 1024
 """More is a slip of the hand, and would fill memory or never end."""
 MAX_WORKERS = 1024
+AT_SITES, SITES_PARTITION = "sites:", "natural:site"
+"""Prefix of the name of data that lies at sites, and how it is spread: as it came about."""
 ENGINES = ("sequential", "processes", "wire")
 """Ways to reach clients; none changes the result."""
 

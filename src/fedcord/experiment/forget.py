@@ -12,6 +12,7 @@ from fedcord.algorithms.analytic.ledger import ledger_rows
 from fedcord.algorithms.analytic.membership import HoldsSums, forget, model_difference
 from fedcord.core.contract import Algorithm, ClientId, Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
+from fedcord.core.names import client_said
 from fedcord.core.tensors import Tensors
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation
@@ -22,12 +23,12 @@ from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.engines import open_federation
 from fedcord.experiment.load import load_config
 from fedcord.experiment.records import (
+    client_names,
     clients_record,
     evaluation_record,
-    partition_record,
 )
 from fedcord.store.checkpoint import Checkpoint, load_final, save_checkpoint, save_personal
-from fedcord.store.checksums import FORGETTING, PROVENANCE, RESULT
+from fedcord.store.checksums import FORGETTING, PARTITION, PROVENANCE, RESULT
 from fedcord.store.run_folder import PERSONAL, RunFolder
 
 COSTS = ("round", "clients", "bytes_up", "bytes_down", "seconds", "refused")
@@ -208,8 +209,9 @@ def _begun(folder: RunFolder, client: ClientId, drop_encoder: bool, in_place: bo
         ) from error
     if (plan.client, plan.drop_encoder) != (client, drop_encoder) or not in_place:
         flag = " --drop-encoder" if plan.drop_encoder else ""
+        who = client_said(plan.client, client_names(folder.read_json(PARTITION)))
         raise CheckpointError(
-            f"forgetting client {plan.client} was interrupted in '{folder.path}'; repeat it first: "
+            f"forgetting {who} was interrupted in '{folder.path}'; repeat it first: "
             f"fedcord forget {folder.path} --client {plan.client}{flag} --in-place"
         )
     return plan
@@ -228,7 +230,9 @@ def _taken_out(
     if client in ledger_rows(after.private) or not is_done:
         (reply,) = people.ask(_asking("forget", after, env), [client], "training")
         assert isinstance(reply, Reply)
-        after = forget(cast(HoldsSums, algorithm), after, client, reply.update(), env)
+        after = forget(
+            cast(HoldsSums, algorithm), after, client, reply.update(people.said(client)), env
+        )
     holder = cast(HoldsEncoders, algorithm)
     if plan.drop_encoder and (client in holder.encoders_of(after.shared) or not is_again):
         after = holder.drop_encoder(after, client, env)
@@ -242,7 +246,7 @@ def _solved_again(experiment: Experiment, people: Federation, state: ServerState
         _asking("update", state, env), sorted(ledger_rows(state.private)), "training"
     )
     updates = (
-        (reply.client, reply.update())
+        (reply.client, reply.update(people.said(reply.client)))
         for reply in replies
         if isinstance(reply, Reply) and reply.client is not None
     )
@@ -256,7 +260,13 @@ def _asking(verb: Verb, state: ServerState, at: Env) -> Request:
 
 def _last_round(experiment: Experiment, state: ServerState) -> Env:
     """The round whose messages were added up."""
-    return Env(experiment.task, experiment.config.seed, state.round - 1, state.round)
+    return Env(
+        experiment.task,
+        experiment.config.seed,
+        state.round - 1,
+        state.round,
+        names=experiment.population.names,
+    )
 
 
 def _evaluated(
@@ -266,7 +276,7 @@ def _evaluated(
     config, algorithm = experiment.config, experiment.algorithm
     test = Request("evaluate", state.model, state.round - 1, state.round, config.seed, state.round)
     sums, _ = evaluate_model(algorithm, people, test, without=plan.forgotten)
-    tested = evaluation_record(sums, None, experiment)
+    tested = evaluation_record(sums, None, experiment.holdings)
     members = sorted(people.members.items())
     rest = [k for k, member in members if member.train > 0 and k not in plan.forgotten]
     # personal models are made anew: the old ones hold what others had learnt from the client
@@ -326,7 +336,7 @@ def _write(folder: RunFolder, experiment: Experiment, new: _Run) -> None:
         save_personal(folder.path, new.checkpoint.memories, config_hash)
     else:
         (folder.path / PERSONAL).unlink(missing_ok=True)
-    partition = partition_record(experiment)
+    partition = experiment.holdings.record()
     result = {**new.result, "run_dir": str(folder.path)}
     folder.write_all(new.settings, partition, new.provenance, new.metrics, result)
 

@@ -20,7 +20,13 @@ from fedcord.core.toml import parse_toml, parse_value
 from fedcord.data.partition import PARTITIONS
 from fedcord.data.partition import check_spec as check_partition
 from fedcord.data.registry import check_spec as check_dataset
-from fedcord.experiment.config import DEFAULT_ROUNDS, SETTINGS, RunConfig
+from fedcord.experiment.config import (
+    AT_SITES,
+    DEFAULT_ROUNDS,
+    SETTINGS,
+    SITES_PARTITION,
+    RunConfig,
+)
 from fedcord.models.registry import check_model
 
 OWN_DATA = "own:"
@@ -93,6 +99,8 @@ def _checked(settings: Mapping[str, Any]) -> tuple[RunConfig, list[str]]:
         with gather(problems):
             build(RunConfig, {name: value})
             usable[name] = value
+    if str(usable.get("dataset", "")).startswith(AT_SITES):
+        usable.setdefault("partition", SITES_PARTITION)
     kind = PARTITIONS.get(usable.get("partition", "").partition(":")[0].partition(",")[0])
     if kind is not None and not kind.needs_clients and "clients" not in values:
         usable["clients"] = 0  # the data says how many there are
@@ -152,7 +160,9 @@ def parse_assignment(text: str) -> tuple[tuple[str, ...], Any]:
 def _names(config: RunConfig) -> list[str]:
     """Mistakes that show without any data: names and arguments."""
     problems = []
-    if not config.dataset.startswith(OWN_DATA):
+    if config.dataset.startswith(AT_SITES):
+        problems += _sites_problems(config)
+    elif not config.dataset.startswith(OWN_DATA):
         try:
             check_dataset(config.dataset)
         except DataError as error:
@@ -166,6 +176,19 @@ def _names(config: RunConfig) -> list[str]:
             "train on; their sum must be below 1."
         )
     return problems
+
+
+def _sites_problems(config: RunConfig) -> list[str]:
+    """Data at sites is as it is: nobody deals it out or thins it."""
+    usual = {"partition": SITES_PARTITION, "subset": None, "longtail": 1.0}
+    return [
+        f"{name} = {getattr(config, name)}: the data of '{config.dataset}' lies at sites, each of "
+        f"which has its own; leave {name} out."
+        for name, value in usual.items()
+        if getattr(config, name) != value
+    ] + (
+        [] if len(config.dataset) > len(AT_SITES) else ["sites: needs a name, such as sites:eyes."]
+    )
 
 
 def _params(

@@ -97,7 +97,7 @@ def test_dropping_an_encoder_is_solving_from_scratch_with_the_remaining_ones(
         assert gap(found.result[name], wanted.result[name]) <= tolerance
     assert accord.stats_of(found.private).tag == accord.agreed_tag(fresh.shared, env)
     inputs = env.task.prepare(population(MIXED).test.inputs)
-    scores = [accord.predict(end.model, {}, inputs, env) for end in (found, wanted)]
+    scores = [accord.predictor(end.model, {}, env).scores(inputs) for end in (found, wanted)]
     assert gap(scores[0], scores[1]) <= tolerance
 
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_dropped_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"client 2 has no encoder in the model \(those of 0, 1"):
         accord.drop_encoder(full, 2, env)
     alone = solved(accord, with_encoders(accord, env, [3]), clients, env)
-    with pytest.raises(ConfigError, match="client 3's encoder is the only one"):
+    with pytest.raises(ConfigError, match="the encoder of client 3 is the only one"):
         accord.drop_encoder(alone, 3, env)
     with pytest.raises(ConfigError, match="only be dropped where it has columns of its own"):
         method(joint={"projection": 5}).drop_encoder(full, 1, env)
@@ -189,7 +189,7 @@ def before_refinement(accord: Any) -> Any:
 
 def squared_loss(accord: Any, state: Any, shared: Any, data: Any, env: Any) -> Any:
     """Of the head on a client's samples, given encoders: what refinement minimises."""
-    features = accord.joint(env.task.prepare(data.inputs), shared, env)
+    features = accord.joint.mapping(shared, env)(env.task.prepare(data.inputs))
     targets = F.one_hot(data.labels, 3).double()
     return float((targets - features @ state.result["head.weight"]).square().sum(1).mean())
 

@@ -149,7 +149,7 @@ class AFL(SolvesFromSums):
             return masked_sums.meet(state, updates)
         if self.is_factored:
             size = self.features.num_features(env.task), env.task.num_classes
-            found = merged(updates, size, self.agreed_tag(state.shared, env))
+            found = merged(updates, size, self.agreed_tag(state.shared, env), env)
             solved = solve_factor(found, self.ridge, state.shared.get(CLASS_WEIGHT))
             return state.next(state.shared, found, solved.tensors())
         sums = received(state, updates, self.wire, self.agreed_tag(state.shared, env), env)

@@ -97,7 +97,7 @@ class AFLByModels(SolvesFromSums):
         for client, update in updates:
             if int(update.tensors[TAG]) != tag:
                 raise ProtocolError(
-                    f"client {client} used other features than agreed (tag "
+                    f"{env.said(client)} used other features than agreed (tag "
                     f"{int(update.tensors[TAG])}, expected {tag}); give it the same encoder, "
                     "preprocessing, random features and seed."
                 )

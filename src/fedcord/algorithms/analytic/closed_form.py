@@ -7,7 +7,7 @@ is all that late joining and forgetting need.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,15 @@ from fedcord.algorithms.analytic.privacy import Privacy, add_noise, solve_noisy
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
 from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
 from fedcord.algorithms.analytic.wire import MASKED, check_float32_is_enough, wire_spec
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Updates
+from fedcord.core.contract import (
+    ClientResult,
+    Env,
+    Predictor,
+    Review,
+    ServerState,
+    Traits,
+    Updates,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -132,11 +140,10 @@ class SolvesFromSums(ABC):
         """Why a client cannot be taken out of the sums exactly, or None when it can."""
         return why_not_exact(self.wire, self.traits)
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores [B, C]: regressions of the one-hot code, not probabilities."""
         weight = aligned(memory if WEIGHT in memory else shared, WEIGHT)
-        scores = self.features(inputs, shared, env) @ weight
-        return mask_unseen(scores, shared[SEEN])
+        return linear_predictor(self.features.mapping(shared, env), weight, shared[SEEN])
 
 
 def nothing_solved(features: FeatureMap, env: Env) -> dict[str, Tensor]:
@@ -226,6 +233,19 @@ def solve_private(
     asked = least if isinstance(ridge, str) else max(ridge, least)
     weight, report = solve_noisy(noisy.gram_matrix(), noisy.moment, asked)
     return Solved(weight, exact.class_count > 0, report), noisy
+
+
+def linear_predictor(
+    features: Callable[[Tensor], Tensor], weight: Tensor, seen: Tensor
+) -> Predictor:
+    """Features [B, D] of inputs times a weight [D, C], for the classes [C] that anybody has."""
+    return Predictor(lambda inputs: mask_unseen(features(inputs) @ weight, seen))
+
+
+def zero_predictor(task: Task) -> Predictor:
+    """All classes alike, as long as nothing is solved."""
+    nothing = torch.zeros(1, task.num_classes, dtype=torch.float64)
+    return Predictor(lambda inputs: nothing.expand(inputs.shape[0], -1))
 
 
 def mask_unseen(scores: Tensor, seen: Tensor) -> Tensor:
