@@ -26,7 +26,8 @@ class AlgorithmInfo:
         summary: one line.
         family: averaging, prototype, oneshot, analytic or own.
         preset: parameter values this name stands for, as nested plain values.
-        is_logged: whether it is a version of the research log, listed only on demand.
+        is_logged: whether it is a step of docs/algorithms/ladder.md kept to be reproduced, listed
+            only on demand.
     """
 
     path: str
