@@ -86,6 +86,11 @@ class Task:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether networks read real numbers; token ids are names, without noise or gradients."""
+        return self.prepare(torch.zeros((2, *self.input_shape))).is_floating_point()
+
     def initial_network(self, generator: Generator, client: int | None = None) -> nn.Module:
         """A new network with weights drawn from `generator`."""
         return self.networks[self.architecture(client)](generator).to(self.device)

@@ -16,8 +16,7 @@ from fedcord.data.dataset import Dataset
 from fedcord.data.download import Progress as DownloadProgress
 from fedcord.data.registry import load_dataset
 from fedcord.experiment.build import Plan, dealt, fitted
-from fedcord.experiment.config import RunConfig
-from fedcord.experiment.partition import partition_of
+from fedcord.experiment.config import RunConfig, partition_of
 
 
 def review_contenders(
