@@ -7,6 +7,7 @@ before finds the memory that belongs to it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -60,8 +61,10 @@ class InProcessMemory:
     def before(self, client: ClientId, step: int) -> Tensors:
         """What the newest step before `step` left with a client; nothing if none did."""
         kept = self._kept.get(client)
-        found = None if kept is None else _step_before(kept, client, step)
-        if kept is None or found is None:
+        if kept is None:
+            return {}
+        found = step_before(sorted(kept.by_step), kept.has_dropped, client, step)
+        if found is None:
             return {}
         memory = kept.by_step[found]
         return decode(memory) if isinstance(memory, bytes) else memory
@@ -92,14 +95,14 @@ class InProcessMemory:
         return max(kept.by_step) if kept is not None else None
 
 
-def _step_before(kept: _Kept, client: ClientId, step: int) -> int | None:
-    """The newest of the kept steps before `step`, or None when there never was one."""
-    earlier = [known for known in kept.by_step if known < step]
+def step_before(known: Sequence[int], has_dropped: bool, client: ClientId, step: int) -> int | None:
+    """The newest of the `known` steps before `step`, or None when there never was one."""
+    earlier = [one for one in known if one < step]
     if earlier:
         return max(earlier)
-    if kept.has_dropped:
+    if has_dropped:
         raise CheckpointError(
-            f"client {client} keeps what steps {sorted(kept.by_step)} left, but the server goes on "
+            f"client {client} keeps what steps {list(known)} left, but the server goes on "
             f"from before step {step}; start the run anew, or go on from a newer checkpoint."
         )
     return None

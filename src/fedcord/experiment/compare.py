@@ -42,6 +42,10 @@ MISPLACED = {
 """Fields of a run that are no settings of a study."""
 
 
+RunOne = Callable[[RunConfig, Place, Progress, Dataset | None], dict[str, Any]]
+"""How one run of a study is done."""
+
+
 @dataclass(frozen=True)
 class Study:
     """A grid of runs: every contender under every seed.
@@ -197,10 +201,11 @@ def run_study(
     place: Place,
     progress_for: Callable[[str, RunConfig], Progress] = lambda label, config: Progress(),
     dataset: Dataset | None = None,
+    run_one: RunOne = run,
 ) -> list[Failure]:
     """Run what is missing of a study under `root`, one run after another.
 
-    A run that fails does not end the study.
+    A run that fails does not end the study. `run_one` does a run, here unless it says otherwise.
 
     Returns:
         The runs that failed, now or before.
@@ -217,7 +222,7 @@ def run_study(
     failures = []
     for label, config, out in runs:
         try:
-            run(config, replace(place, out=out), progress_for(label, config), dataset)
+            run_one(config, replace(place, out=out), progress_for(label, config), dataset)
         except FailedRunError:  # before, and it is not to be tried again
             failures.append(_failure(label, config, RunFolder(out).read_json(FAILURE)))
         except NO_FAILURES:
