@@ -36,7 +36,7 @@ def main(log: str, command: list[str]) -> int:
 
 
 def _end_with_parent(child: subprocess.Popen[bytes]) -> None:
-    while sys.stdin.buffer.read(4096):
+    while os.read(sys.stdin.fileno(), 4096):  # a buffered reader would be in the way at our end
         pass
     _signal(child.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
