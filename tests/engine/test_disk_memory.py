@@ -38,18 +38,18 @@ def test_it_answers_as_memory_in_a_process_does(tmp_path: Path) -> None:
     stores: list[MemoryStore] = [InProcessMemory(), DiskMemory(tmp_path, RUN)]
     seen = []
     for store in stores:
-        told: list[object] = [store.before(0, 0), store.clients()]
+        told: list[object] = [store.before(0, 0)]
         for client, step, value in [(0, 0, 1), (0, 3, 2), (2, 3, 7), (0, 3, 2), (0, 4, 3)]:
             store.keep(client, step, _memory(value))
             told.append([_value(store, 0, later) for later in range(step, step + 2)])
         store.keep(0, 3, _memory(5))  # a server that went back
-        told += [_value(store, 0, 4), _value(store, 0, 9), store.newest_step(0), store.clients()]
+        told += [_value(store, 0, 4), _value(store, 0, 9), store.newest_step(0)]
         store.keep(3, 0, {})
         store.keep(2, 4, {})
-        told += [store.clients(), store.before(2, 5)]
+        told += [store.newest_step(2), store.newest_step(3), store.before(2, 5)]
         store.drop(0)
         store.drop(9)
-        told += [store.clients(), store.newest_step(0)]
+        told += [store.newest_step(0), store.before(0, 9)]
         seen.append(told)
     assert seen[0] == seen[1]
 
@@ -69,7 +69,7 @@ def test_what_is_gone_is_missed_with_words(tmp_path: Path) -> None:
         DiskMemory(tmp_path, RUN).keep(0, step, _memory(step))
     store = DiskMemory(tmp_path, RUN)
     assert _value(store, 0, 3) == 2
-    with pytest.raises(CheckpointError, match=r"\[2, 3\] left.*before step 2; start the run anew"):
+    with pytest.raises(CheckpointError, match=r"steps \[2, 3\], but .* before step 2; start the run"):
         store.before(0, 2)
 
 

@@ -85,6 +85,12 @@ def test_a_failure_is_on_record_and_tried_again_only_when_asked_for(
         run(config(**AVERAGING), place)
     with pytest.raises(FailedRunError, match=r"failed before \(NumericalError: diverged\)"):
         run(config(**AVERAGING), Place(tmp_path / "run", resume=True))
+    shutil.copytree(tmp_path / "run", tmp_path / "changed")
+    failure = tmp_path / "changed" / "failure.json"
+    failure.write_text(failure.read_text().replace("diverged", "was bored"))
+    for retry in (False, True):
+        with pytest.raises(CheckpointError, match=r"failure\.json' is not as fedcord wrote it"):
+            run(config(**AVERAGING), Place(failure.parent, resume=True, retry_failed=retry))
     again = run(config(**AVERAGING), Place(tmp_path / "run", resume=True, retry_failed=True))
     assert again["state_hash"] == whole["state_hash"]
     assert content(tmp_path / "run") == content(tmp_path / "whole")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Sequence
@@ -55,7 +56,14 @@ def execute(arguments: argparse.Namespace) -> int:
     place = place_from(arguments, root)
     total = len(study.runs())
     with RunBars(arguments.json or arguments.quiet, total) as bars:
-        failures = run_study(study, root, place, bars.watch_in_turn)
+        loading = functools.cache(lambda: bars.loading("data"))  # a bar only if it is needed
+        failures = run_study(
+            study,
+            root,
+            place,
+            bars.watch_in_turn,
+            on_download=lambda held, total: loading()(held, total),
+        )
     return show_study(root, failures, total, arguments.json)
 
 
@@ -65,8 +73,8 @@ def show_study(root: Path, failures: Sequence[Failure], total: int, as_json: boo
     if failures:
         sys.stderr.writelines(f"failed: {failure}\n" for failure in failures)
         sys.stderr.write(
-            f"error: {len(failures)} of {total} runs have no result; the reasons are in their "
-            "failure.json. --resume leaves them so, --retry-failed tries them again.\n"
+            f"error: {len(failures)} of {total} runs have no result, for the reasons above. "
+            "--resume leaves those that failed as they are, --retry-failed tries them again.\n"
         )
     return 1 if failures else code
 

@@ -22,7 +22,7 @@ from rich.progress import (
     Progress as Bars,
 )
 
-from fedcord.report.notes import REFUSED, Note, gathered
+from fedcord.report.notes import Note, gathered, went_wrong
 
 if TYPE_CHECKING:
     from fedcord.engine.rounds import RoundRecord
@@ -92,6 +92,7 @@ class RunBars:
         title = f"{name} seed {seed}" if self._runs is not None else name
         bar = self._bars.add_task(title, total=None, note="loading data")
         began, seen, accuracy = time.perf_counter(), 0, ""
+        names: dict[int, str] = {}
 
         def show() -> None:
             rate = seen / max(time.perf_counter() - began, 1e-9)
@@ -102,6 +103,7 @@ class RunBars:
             began = time.perf_counter()
             total = known.config.rounds
             self._bars.update(bar, total=total, completed=done, note="")
+            names.update(enumerate(known.holdings.client_names))
             self._notes += [Note(name, seed, line) for line in known.warnings()]
 
         def client(examples: int) -> None:
@@ -113,8 +115,8 @@ class RunBars:
             nonlocal accuracy
             if record.evaluation is not None:
                 accuracy = f"accuracy {record.evaluation.accuracy:.3f}  "
-            self._notes += [Note(name, seed, f"{REFUSED}{reason}") for reason in record.refused]
-            self._notes += [Note(name, seed, note) for note in record.notes]
+            wrong = went_wrong(record.refused, record.missing, record.events, names)
+            self._notes += [Note(name, seed, text) for text in (*wrong, *record.notes)]
             self._bars.advance(bar)
             show()
             if record.round == self._bars.tasks[self._index(bar)].total:

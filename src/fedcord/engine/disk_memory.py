@@ -21,7 +21,6 @@ from fedcord.core.tensors import Tensors, encode, hash_tensors
 from fedcord.engine.memory_store import KEPT_STEPS, step_before
 
 STEP = re.compile(r"step-(\d+)\.safetensors")
-CLIENT = re.compile(r"client-(\d+)")
 RUN = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{0,127}")
 DROPPED = "older-steps-are-gone"
 """A file that says that there were steps before those that are kept."""
@@ -40,7 +39,7 @@ class DiskMemory:
     def before(self, client: ClientId, step: int) -> Tensors:
         """What the newest step before `step` left with a client; nothing if none did."""
         known, place = self._steps(client), self._place(client)
-        found = step_before(known, (place / DROPPED).exists(), client, step)
+        found = step_before(known, (place / DROPPED).exists(), step)
         return {} if found is None else self._read(client, found)
 
     def keep(self, client: ClientId, step: int, memory: Tensors) -> None:
@@ -69,11 +68,6 @@ class DiskMemory:
         (place / DROPPED).unlink(missing_ok=True)
         if place.exists():
             place.rmdir()
-
-    def clients(self) -> list[ClientId]:
-        """Who has anything here, in ascending order."""
-        named = {int(match[1]) for match in map(CLIENT.fullmatch, _names(self._folder)) if match}
-        return sorted(client for client in named if self._steps(client))
 
     def newest_step(self, client: ClientId) -> int | None:
         """The last step that left something with a client."""

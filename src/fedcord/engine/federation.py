@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from fedcord.core.contract import ClientId
 from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
+from fedcord.core.names import client_said, clients_listed, told_name
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, num_bytes, prefixed
 from fedcord.engine.evaluation import BATCH, Evaluation
@@ -38,6 +39,7 @@ class Member:
         train: training examples.
         validation: examples kept for selection.
         test: examples of its own test part.
+        name: what it is called; nothing where it has no name.
         data: fingerprint of the data where it lives.
         introduction: what else its node told.
     """
@@ -45,6 +47,7 @@ class Member:
     train: int
     validation: int
     test: int
+    name: str = ""
     data: str = ""
     introduction: Introduction = field(default_factory=Introduction)
 
@@ -159,8 +162,10 @@ class Federation:
             theirs = Agreement(str(told["configuration"]), task, str(told["version"]))
             data, introduction = str(told["data"]), Introduction.from_plain(told["introduction"])
             members = {
-                count(k): Member(count(train), count(validation), count(own), data, introduction)
-                for k, train, validation, own in told["members"]
+                count(k): Member(
+                    count(train), count(validation), count(own), told_name(name), data, introduction
+                )
+                for k, train, validation, own, name in told["members"]
             }
             test, keepers = count(told["common_test"]), set(map(count, told["keepers"]))
         except (KeyError, TypeError, ValueError) as error:
@@ -172,19 +177,30 @@ class Federation:
                 f"its common test set has {test} examples and that of others {self.common_test}"
             )
         if differences:
-            who = ", ".join(str(k) for k in members)
-            name = f" ({introduction.name})" if introduction.name else ""
+            who = clients_listed(members, {k: member.name for k, member in members.items()})
             self.events.append(
-                f"node {node} with client {who}{name} was refused: {'; '.join(differences)}."
+                f"node {node} with client {who} was refused: {'; '.join(differences)}."
             )
             return
         for client, member in members.items():
             if self.members.setdefault(client, member) != member:
-                raise ConfigError(f"two nodes say they are client {client}, with different data.")
+                # what one of them learnt would be tested on the other's
+                raise ConfigError(
+                    f"two nodes say they are {self.said(client)}, with different data or names."
+                )
             self._homes.setdefault(client, []).append(node)
         self._keepers |= keepers & members.keys()
         self._testers.append(node)
         self.common_test = test
+
+    @property
+    def names(self) -> dict[ClientId, str]:
+        """What those are called that have a name."""
+        return {client: member.name for client, member in self.members.items() if member.name}
+
+    def said(self, client: ClientId) -> str:
+        """A client as messages call it."""
+        return client_said(client, self.names)
 
     def take_traffic(self) -> dict[Phase, Traffic]:
         """What has passed since this was last asked."""
@@ -229,7 +245,9 @@ class Federation:
             for found in self._sorted_out(request, asked, delivery, phase):
                 assert found.client is not None
                 if found.client in heard:
-                    self.events.append(f"client {found.client} answered twice; the first counts.")
+                    self.events.append(
+                        f"{self.said(found.client)} answered twice; the first counts."
+                    )
                     continue
                 heard.add(found.client)
                 waiting[found.client] = found
@@ -285,8 +303,11 @@ class Federation:
         """What every client keeps: simulations only, for checkpoints."""
         found: dict[ClientId, Tensors] = {}
         for reply in self.ask(Request("memory"), self.keepers, "memory"):
-            if isinstance(reply, Missing) or reply.client is None:
-                raise ProtocolError(f"client {reply.client} did not give its memory; run it again.")
+            assert reply.client is not None
+            if isinstance(reply, Missing):
+                raise ProtocolError(
+                    f"{self.said(reply.client)} did not give its memory; run it again."
+                )
             found[reply.client] = reply.tensors
         return found
 
@@ -343,10 +364,11 @@ class Federation:
         found: list[Reply | Missing] = []
         for reply in replies:
             if reply.client is None or reply.client not in asked:
-                self.events.append(f"client {reply.client} was not asked; its answer is left out.")
+                who = "a node" if reply.client is None else self.said(reply.client)
+                self.events.append(f"{who} was not asked; its answer is left out.")
             elif (reply.run, reply.verb, reply.step) != (request.run, request.verb, request.step):
                 self.events.append(
-                    f"client {reply.client} answered '{reply.verb}' of step {reply.step}, not "
+                    f"{self.said(reply.client)} answered '{reply.verb}' of step {reply.step}, not "
                     f"'{request.verb}' of step {request.step}; its answer is left out."
                 )
             else:

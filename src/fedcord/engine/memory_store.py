@@ -33,10 +33,6 @@ class MemoryStore(Protocol):
         """Forget a client."""
         ...
 
-    def clients(self) -> list[ClientId]:
-        """Who has anything here, in ascending order."""
-        ...
-
     def newest_step(self, client: ClientId) -> int | None:
         """The last step that left something with a client."""
         ...
@@ -63,7 +59,7 @@ class InProcessMemory:
         kept = self._kept.get(client)
         if kept is None:
             return {}
-        found = step_before(sorted(kept.by_step), kept.has_dropped, client, step)
+        found = step_before(sorted(kept.by_step), kept.has_dropped, step)
         if found is None:
             return {}
         memory = kept.by_step[found]
@@ -85,24 +81,20 @@ class InProcessMemory:
         """Forget a client."""
         self._kept.pop(client, None)
 
-    def clients(self) -> list[ClientId]:
-        """Who has anything here, in ascending order."""
-        return sorted(self._kept)
-
     def newest_step(self, client: ClientId) -> int | None:
         """The last step that left something with a client."""
         kept = self._kept.get(client)
         return max(kept.by_step) if kept is not None else None
 
 
-def step_before(known: Sequence[int], has_dropped: bool, client: ClientId, step: int) -> int | None:
+def step_before(known: Sequence[int], has_dropped: bool, step: int) -> int | None:
     """The newest of the `known` steps before `step`, or None when there never was one."""
     earlier = [one for one in known if one < step]
     if earlier:
         return max(earlier)
     if has_dropped:
         raise CheckpointError(
-            f"client {client} keeps what steps {list(known)} left, but the server goes on "
-            f"from before step {step}; start the run anew, or go on from a newer checkpoint."
+            f"what is kept was left by steps {list(known)}, but the server goes on from "
+            f"before step {step}; start the run anew, or go on from a newer checkpoint."
         )
     return None

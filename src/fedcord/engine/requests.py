@@ -64,9 +64,14 @@ class Request:
     step: int = 0
     run: str = ""
 
-    def env(self, task: Task, client: ClientId | None = None) -> Env:
+    def env(
+        self,
+        task: Task,
+        client: ClientId | None = None,
+        names: Mapping[ClientId, str] | None = None,
+    ) -> Env:
         """The place an algorithm's verb runs in."""
-        return Env(task, self.seed, self.round, self.num_rounds, client)
+        return Env(task, self.seed, self.round, self.num_rounds, client, names or {})
 
 
 @dataclass(frozen=True)
@@ -108,16 +113,14 @@ class Reply:
     values: Mapping[str, Any] = field(default_factory=dict)
     refusal: str | None = None
 
-    def update(self) -> Update:
-        """The reply to `update` or `forget` as what an algorithm reads."""
+    def update(self, who: str = "a client") -> Update:
+        """The reply to `update` or `forget` as what an algorithm reads; `who` is for the error."""
         try:
             found = self.values["metrics"].items()
             metrics = {str(k): math.nan if v is None else _number(v) for k, v in found}
             return Update(self.tensors, _number(self.values["weight"]), metrics)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ProtocolError(
-                f"client {self.client}: an update is incomplete ({error})."
-            ) from error
+            raise ProtocolError(f"{who} sent an update that is incomplete ({error}).") from error
 
 
 def pack(header: Mapping[str, Any], tensors: Tensors) -> bytes:

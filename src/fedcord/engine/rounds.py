@@ -128,8 +128,8 @@ class _Arrivals:
         # asked anew for each: what a client must send may depend on who it is
         agreed = self.algorithm.expected_update(self.request.shared, self.env.at(client))
         try:
-            update = reply.update()
-            check_update(update, agreed, client)
+            update = reply.update(self.env.said(client))
+            check_update(update, agreed, self.env.said(client))
         except ProtocolError as error:
             self.refused.append(str(error))
             return None
@@ -146,7 +146,8 @@ class _Arrivals:
         if more:
             self.client_metrics[client] = more
         if self.algorithm.traits.observes:
-            self.notes += cast(Observes, self.algorithm).observations(client, metrics)
+            found = cast(Observes, self.algorithm).observations(metrics)
+            self.notes += [f"{self.env.said(client)}: {text}" for text in found]
 
     def _end(self) -> None:
         """Everybody was heard: were there enough?"""
@@ -156,8 +157,9 @@ class _Arrivals:
             client, why = next(iter(self.missing.items()))
             raise ProtocolError(
                 f"round {round_}: {heard} of {self.asked} clients answered, fewer than the quorum "
-                f"of {self.quorum:g} of them (client {client} {why}); the last good checkpoint is "
-                "intact. Go on with --resume when they are back, or accept fewer with --quorum."
+                f"of {self.quorum:g} of them ({self.env.said(client)} {why}); the last good "
+                "checkpoint is intact. Go on with --resume when they are back, or accept fewer "
+                "with --quorum."
             )
         if self.accepted == 0:
             reasons = [*self.refused, *self.missing.values()]
@@ -192,12 +194,12 @@ def run_rounds(
         on_client: called when a client's answer arrives, for progress.
     """
     traits = algorithm.traits
-    stacked = traits.stacks and cast(TrainsStacked, algorithm).can_stack(env.task)
+    stacked = bool(traits.stacks) and cast(TrainsStacked, algorithm).can_stack(env.task)
     with torch_threads(schedule.threads):
         for round_ in range(state.round, schedule.num_rounds):
             started = time.perf_counter()
             federation.call_the_roll()  # who came since the round before is in from now on
-            here = Env(env.task, env.seed, round_, schedule.num_rounds)
+            here = Env(env.task, env.seed, round_, schedule.num_rounds, names=federation.names)
             request = _request("update", state.shared, here, step=round_)
             clients = schedule.participants(round_)
             quorum = federation.patience.quorum
@@ -211,7 +213,7 @@ def run_rounds(
                 test = _request("evaluate", state.model, here, step=round_ + 1)
                 evaluation, models_of = evaluate_model(algorithm, federation, test)
             passed = federation.take_traffic()
-            is_probe = traits.probes and cast(Probes, algorithm).is_probe(here)
+            is_probe = bool(traits.probes) and cast(Probes, algorithm).is_probe(here)
             if is_probe:
                 passed.pop("training", None)  # a deployment would not have it
             training = passed.get("training", Traffic())

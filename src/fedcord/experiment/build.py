@@ -12,12 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.registry import algorithm_class
 from fedcord.core.contract import Algorithm, Review
-from fedcord.core.declaration import check_declaration
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import Examples
-from fedcord.core.params import build
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
 from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import STANDARD, Dataset, Split
@@ -51,7 +48,7 @@ class Plan:
         facts: the form of the data and the constants it is prepared by.
         algorithm: the method.
         task: what it learns.
-        blueprint: both as plain values.
+        values: the task as plain values, for others to make it from.
         encoder: the task whose frozen network turns examples into what `task` reads; None where
             examples are read as they are.
         notes: what the algorithm says of its settings for this task.
@@ -61,14 +58,19 @@ class Plan:
     facts: DataFacts
     algorithm: Algorithm
     task: Task
-    blueprint: Blueprint
+    values: Mapping[str, Any]
     encoder: Task | None = None
     notes: tuple[str, ...] = ()
 
     @property
+    def blueprint(self) -> Blueprint:
+        """Task and algorithm for processes other than this, which has the objects."""
+        return Blueprint.of(self.algorithm, TASK_FACTORY, self.values)
+
+    @property
     def agreement(self) -> Agreement:
         """What everybody must have in common; where somebody's files lie is nobody's business."""
-        values = {k: v for k, v in self.blueprint.task_values.items() if k != "data_dirs"}
+        values = {k: v for k, v in self.values.items() if k != "data_dirs"}
         return Agreement(self.config.hash, {**self.facts.plain(), **values})
 
 
@@ -146,7 +148,7 @@ def build_experiment(
     on_feature: OnExample = lambda done, total: None,
     on_download: DownloadProgress | None = None,
 ) -> Experiment:
-    """Load data, spread it over clients, and make task and algorithm.
+    """Load data, spread it over clients, and make the task; the configuration has the algorithm.
 
     Args:
         config: from `load_config`.
@@ -163,29 +165,69 @@ def build_experiment(
             allow_download=allow_download,
             progress=on_download,
         )
-    facts = DataFacts.of(dataset)
-    _check_models(config, facts, data_dirs)
+    check_networks(config, DataFacts.of(dataset), data_dirs)
+    partition, population = dealt(config, dataset)
+    plan = fitted(config, dataset, population, data_dirs)
+    identity = population.tensors()
+    if is_standardised(plan.facts):  # no setting names the constants: none may go on with others
+        constants = [plan.facts.mean, plan.facts.std]
+        identity |= {"standardisation": torch.tensor(constants, dtype=torch.float64)}
+    data_hash = hash_tensors(identity)
+    if plan.encoder is not None:
+        population = as_features(population, plan.encoder, config.threads, data_dirs, on_feature)
+    # the population holds the inputs
+    return Experiment(plan, dataset.without_inputs(), partition, population, data_hash)
+
+
+def check_networks(
+    config: RunConfig, facts: DataFacts, data_dirs: Sequence[Path] | None = None
+) -> None:
+    """Refuse networks that cannot take the data's examples."""
+    shape, folders = facts.input_shape, data_dirs or ()
+    problems = [
+        problem
+        for model in config.model
+        for problem in check_model(model, kind=facts.kind, input_shape=shape, data_dirs=folders)
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def dealt(config: RunConfig, dataset: Dataset) -> tuple[Partition, Population]:
+    """Who holds what."""
     partition = partition_of(config, dataset)
-    algorithm = _algorithm(config)
     population = arrange(dataset, partition, config)
     if len(population.test) == 0 and not any(population.sizes(k)[2] for k in population.clients):
         raise DataError(
             f"data set '{dataset.name}' has no test examples, and no client keeps any, so no "
             "accuracy could be measured; give it some, or let clients keep a share with --test 0.2."
         )
-    identity = population.tensors()
+    return partition, population
+
+
+def fitted(
+    config: RunConfig,
+    dataset: Dataset,
+    population: Population,
+    data_dirs: Sequence[Path] | None = None,
+) -> Plan:
+    """The plan of a simulation, or a ConfigError that says why it cannot work."""
+    facts = DataFacts.of(dataset)
     if is_standardised(facts):
-        clients = map(population.client, range(population.num_clients))
-        mean, std = standardisation([client.train.inputs.numpy() for client in clients])
-        facts = replace(facts, mean=mean, std=std)
-        # no setting names them, so a run must not go on with others
-        identity |= {"standardisation": torch.tensor([mean, std], dtype=torch.float64)}
-    plan = _planned(config, facts, algorithm, data_dirs)
-    data_hash = hash_tensors(identity)
-    if plan.encoder is not None:
-        population = as_features(population, plan.encoder, config.threads, data_dirs, on_feature)
-    # the population holds the inputs
-    return Experiment(plan, dataset.without_inputs(), partition, population, data_hash)
+        facts = standardised(facts, population)
+    return make_plan(config, facts, data_dirs)
+
+
+def is_standardised(facts: DataFacts) -> bool:
+    """Whether the constants come from sums over clients' training parts."""
+    return facts.kind == "vector" and facts.scale == STANDARD
+
+
+def standardised(facts: DataFacts, population: Population) -> DataFacts:
+    """The facts with the constants of these people's training parts."""
+    clients = map(population.client, range(population.num_clients))
+    mean, std = standardisation([client.train.inputs.numpy() for client in clients])
+    return replace(facts, mean=mean, std=std)
 
 
 def make_plan(config: RunConfig, facts: DataFacts, data_dirs: Sequence[Path] | None = None) -> Plan:
@@ -196,47 +238,19 @@ def make_plan(config: RunConfig, facts: DataFacts, data_dirs: Sequence[Path] | N
         facts: with the constants of preparation.
         data_dirs: where to look for weights.
     """
-    _check_models(config, facts, data_dirs)
-    return _planned(config, facts, _algorithm(config), data_dirs)
-
-
-def is_standardised(facts: DataFacts) -> bool:
-    """Whether the constants come from sums over clients' training parts."""
-    return facts.kind == "vector" and facts.scale == STANDARD
-
-
-def _check_models(config: RunConfig, facts: DataFacts, data_dirs: Sequence[Path] | None) -> None:
-    problems = [
-        problem
-        for model in config.model
-        for problem in check_model(
-            model, kind=facts.kind, input_shape=facts.input_shape, data_dirs=data_dirs or ()
-        )
-    ]
-    if problems:
-        raise ConfigError(problems)
-
-
-def _algorithm(config: RunConfig) -> Algorithm:
-    algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
-    check_declaration(algorithm)
-    return algorithm
-
-
-def _planned(
-    config: RunConfig, facts: DataFacts, algorithm: Algorithm, data_dirs: Sequence[Path] | None
-) -> Plan:
+    check_networks(config, facts, data_dirs)
+    algorithm: Algorithm | None = config.method
+    if algorithm is None:
+        raise ConfigError("there is no algorithm in this configuration; make it by load_config.")
     values = task_values(facts, config.model, data_dirs or ())
-    task = task_from_values(values)
+    task, encoder = task_from_values(values), None
     review = _reviewed(algorithm, task, config)
     if review.errors:
         raise ConfigError(review.errors)
-    encoder = None
     if is_applicable(algorithm, task):
         encoder, values = task, {**values, **feature_values(task, config.threads)}
         task = task_from_values(values)
-    blueprint = Blueprint.of(algorithm, TASK_FACTORY, values)
-    return Plan(config, facts, algorithm, task, blueprint, encoder, review.notes)
+    return Plan(config, facts, algorithm, task, values, encoder, tuple(review.notes))
 
 
 def _reviewed(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
@@ -319,6 +333,7 @@ def arrange(dataset: Dataset, partition: Partition, config: RunConfig) -> Popula
         bounds=torch.from_numpy(bounds),
         test=_examples(dataset.test),
         test_groups={n: torch.from_numpy(g.copy()) for n, g in dataset.test.groups.items()},
+        names=dict(enumerate(partition.client_names)),
     )
 
 

@@ -83,7 +83,7 @@ def holdings_of(federation: Federation, plan: Plan, begun: RunFolder | None) -> 
     data = _hash({k: told["data"] for k, told in known.items()})
     num_clients = max(plan.config.clients, max(members) + 1)
     everybody = [members.get(k) for k in range(num_clients)]
-    names = [member.introduction.name if member else "" for member in everybody]
+    names = [member.name if member else "" for member in everybody]
     counts = [member.introduction.class_counts if member else None for member in everybody]
     tests = [m.introduction.test_counts for m in members.values() if m.test]
     return Holdings(
@@ -103,7 +103,7 @@ def holdings_of(federation: Federation, plan: Plan, begun: RunFolder | None) -> 
 def _told(member: Member) -> dict[str, Any]:
     """What a run writes down of a site."""
     return {
-        "name": member.introduction.name,
+        "name": member.name,
         "data": member.data,
         "train": member.train,
         "validation": member.validation,

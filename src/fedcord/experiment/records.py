@@ -26,6 +26,11 @@ ABOUT_ACCURACY = ("own_models", "accuracy_by_rule")
 """What a round's line says about its accuracy where a method has it, repeated in the result."""
 
 
+def client_names(partition: Mapping[str, Any]) -> dict[ClientId, str]:
+    """What `partition.json` calls clients; nothing where they are numbers."""
+    return {client: str(name) for client, name in enumerate(partition.get("client_names") or ())}
+
+
 def provenance_record(config: RunConfig, holdings: Holdings) -> dict[str, Any]:
     """The content of `provenance.json`."""
     return provenance(

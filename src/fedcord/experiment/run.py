@@ -36,7 +36,7 @@ from fedcord.store.checkpoint import (
 )
 from fedcord.store.checksums import PROVENANCE, RESULT
 from fedcord.store.provenance import changes_since
-from fedcord.store.run_folder import FAILURE, RunFolder
+from fedcord.store.run_folder import RunFolder
 
 CHECKPOINT_SECONDS = 1.0
 """At most one checkpoint in this time, so that short rounds do not wait for the disk."""
@@ -164,25 +164,36 @@ def run(
         check_folder(folder, config, resume=place.resume, retry_failed=place.retry_failed)
         if folder.is_finished and (sites is None or not awaited(folder)):
             return _finished(folder, watch)
-        (folder.path / FAILURE).unlink(missing_ok=True)
+
+        def begin(holdings: Holdings) -> None:
+            if not folder.is_started:
+                origin = provenance_record(config, holdings) | identity
+                folder.write_start(config.plain(), holdings.record(), origin)
+            folder.check()  # before anything is written over what it may be wrong about
+            folder.clear_failure()
+
+        has_begun = False
         try:
+            if sites is None:
+                holdings = experiment.holdings
+                begin(holdings)
             with opened as federation:
-                if sites is None:
-                    holdings = experiment.holdings
-                else:
+                if sites is not None:
                     holdings = holdings_of(federation, plan, begun)
-                if not folder.is_started:
-                    origin = provenance_record(config, holdings) | identity
-                    folder.write_start(config.plain(), holdings.record(), origin)
-                known = Known(plan, holdings)
+                    begin(holdings)
+                has_begun = True
                 if folder.is_finished:
                     return finish_awaited(folder, plan, federation)
                 engine = place.engine if sites is None else sites.name
+                known = Known(plan, holdings)
                 return _run(folder, known, federation, engine, watch, sites is None)
-        except NO_FAILURES:
+        except NO_FAILURES as error:
+            if isinstance(error, ConfigError) and has_begun:  # the method's own, as it worked
+                folder.write_failure(failure_record(config, error))
             raise
         except Exception as error:
-            folder.write_json(FAILURE, failure_record(config, error))
+            if folder.is_started:
+                folder.write_failure(failure_record(config, error))
             raise
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedcord.core.errors import ConfigError, DataError, ProtocolError
-from fedcord.core.names import readable
+from fedcord.core.names import client_said, told_name
 from fedcord.core.tensors import Tensors
 from fedcord.data.channel_sums import channel_constants
 from fedcord.data.facts import FORM, DataFacts, Stated
@@ -70,7 +70,7 @@ class Answer:
     @property
     def who(self) -> str:
         """For messages."""
-        return f"client {self.client}" + (f" ({self.name})" if self.name else "")
+        return client_said(self.client, {self.client: self.name})
 
 
 def survey(config: RunConfig, sites: Sites, patience: Patience) -> DataFacts:
@@ -150,10 +150,9 @@ def _asked(
 def _answer(reply: Reply) -> Answer:
     values = reply.values
     try:
-        client, name, size = count(values["client"]), str(values["name"]), count(values["count"])
-        return Answer(
-            client, readable(name), DataFacts.from_plain(values["facts"]), size, reply.tensors
-        )
+        client, name, size = count(values["client"]), told_name(values["name"]), values["count"]
+        facts = DataFacts.from_plain(values["facts"])
+        return Answer(client, name, facts, count(size), reply.tensors)
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"incomplete, {error}") from error
 

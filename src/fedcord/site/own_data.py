@@ -19,9 +19,8 @@ from fedcord.data.dataset import Array, Dataset, Labels
 from fedcord.data.facts import DataFacts, Stated
 from fedcord.data.holdout import split_client
 from fedcord.data.registry import load_dataset
-from fedcord.data.standardise import standardisation
 from fedcord.engine.population import Population
-from fedcord.experiment.build import arrange, is_standardised
+from fedcord.experiment.build import arrange, is_standardised, standardised
 from fedcord.experiment.config import AT_SITES, RunConfig
 from fedcord.experiment.partition import partition_of
 from fedcord.site.site_file import SiteFile
@@ -50,6 +49,11 @@ class SiteData:
     def clients(self) -> Sequence[ClientId]:
         """Who lives here."""
         return (self.site.client,)
+
+    @property
+    def names(self) -> Mapping[ClientId, str]:
+        """What people call it."""
+        return {self.site.client: self.site.name} if self.site.name else {}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -115,9 +119,7 @@ def read_site(site: SiteFile, config: RunConfig) -> SiteData:
         if site.client >= people.num_clients:
             raise DataError(f"{site.who}: the rehearsal has {people.num_clients} clients, from 0.")
         if is_standardised(facts):
-            clients = map(people.client, people.clients)
-            mean, std = standardisation([client.train.inputs.numpy() for client in clients])
-            facts = replace(facts, mean=mean, std=std)
+            facts = standardised(facts, people)
         return SiteData(site, people, site.client, facts)
     if not config.dataset.startswith(AT_SITES):
         raise DataError(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fedcord.core.errors import ConfigError, DataError, gather, shown
 from fedcord.core.folders import user_path
+from fedcord.core.names import LONGEST_CLIENT_NAME, client_said
 from fedcord.core.params import LARGEST, build, check_params, param
 from fedcord.data.partition import check_spec as check_partition
 from fedcord.data.registry import USER_FORMATS
@@ -65,7 +66,7 @@ class SiteFile:
     @property
     def who(self) -> str:
         """For messages."""
-        return f"client {self.client}" + (f" ({self.name})" if self.name else "")
+        return client_said(self.client, {self.client: self.name})
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,8 @@ def load_site(path: Path) -> SiteFile:
             )
     if isinstance(entries.test, str):
         problems += _data_problems("test", entries.test)
+    if len(entries.name) > LONGEST_CLIENT_NAME:
+        problems.append(f"name has more than {LONGEST_CLIENT_NAME} characters; shorten it.")
     problems += _rehearsal_problems(entries)
     home = path.resolve().parent
     if problems:
