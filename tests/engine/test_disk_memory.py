@@ -69,7 +69,7 @@ def test_what_is_gone_is_missed_with_words(tmp_path: Path) -> None:
         DiskMemory(tmp_path, RUN).keep(0, step, _memory(step))
     store = DiskMemory(tmp_path, RUN)
     assert _value(store, 0, 3) == 2
-    with pytest.raises(CheckpointError, match=r"steps \[2, 3\], but .* before step 2; start the run"):
+    with pytest.raises(CheckpointError, match=r"steps \[2, 3\], but .* before step 2; start"):
         store.before(0, 2)
 
 
