@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from fedcord.core.toml import parse_value
 if TYPE_CHECKING:
     from fedcord.experiment.compare import Study
     from fedcord.experiment.config import RunConfig
+    from fedcord.flower.keys import Keys
 
 MAX_NODES = 1000
 """Processes that one machine may be asked to start."""
@@ -32,6 +34,7 @@ SUBCOMMANDS = {
     "simulate": "run in Flower's simulation engine, which computes with Ray",
     "app": "write the app that a coordinator starts with `flwr run`",
 }
+KEYS = "make certificates and keys for tests, by which a SuperLink and its sites know each other"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,13 +52,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_data_flags(own)
         add_training_flags(own)
         add_exchange_flags(own)
+        if name == "run":
+            own.add_argument(
+                "--keys", metavar="DIR", type=path, help="let in sites with these keys only"
+            )
         own.set_defaults(own_flags=tuple(own._option_string_actions))
+    keys = commands.add_parser("keys", help=KEYS, description=KEYS)
+    keys.add_argument("folder", metavar="DIR", type=path, help="a new folder for all keys")
+    keys.add_argument("--sites", nargs="+", required=True, metavar="NAME", help="the sites' names")
+    keys.add_argument(
+        "--host", action="append", default=[], help="name or address of the SuperLink, repeatable"
+    )
+    keys.set_defaults(own_flags=tuple(keys._option_string_actions))
 
 
 def execute(arguments: argparse.Namespace) -> int | None:
     """Hand over to the command."""
-    from fedcord.flower.extra import require_flower, require_simulation
+    from fedcord.flower.extra import require_cryptography, require_flower, require_simulation
 
+    if arguments.subcommand == "keys":
+        require_cryptography()
+        _make_keys(arguments)
+        return None
     if arguments.subcommand == "simulate":
         require_simulation()
     else:
@@ -145,6 +163,67 @@ def _with_nodes(config: RunConfig, arguments: argparse.Namespace) -> RunConfig:
     return config
 
 
+def _keys(arguments: argparse.Namespace, nodes: int) -> Keys | None:
+    """The keys of as many sites as there are nodes."""
+    if getattr(arguments, "keys", None) is None:
+        return None
+    from fedcord.flower.keys import Keys
+
+    keys = Keys.read(arguments.keys)
+    if len(keys.sites) != nodes:
+        raise ConfigError(
+            f"--keys {arguments.keys}: has keys of {len(keys.sites)} sites, but there are {nodes} "
+            "nodes; both must be equal."
+        )
+    return keys
+
+
+def _make_keys(arguments: argparse.Namespace) -> None:
+    from fedcord.flower.keys import (
+        CA,
+        COORDINATOR,
+        SERVER,
+        SERVER_KEY,
+        SITE,
+        SITE_KEY,
+        make_keys,
+    )
+
+    folder, made = arguments.folder, make_keys(arguments.folder, arguments.sites, arguments.host)
+    server = folder / COORDINATOR
+
+    def command(*words: object) -> str:
+        return "  " + shlex.join(map(str, words))
+
+    lines = [
+        f"{folder / 'ca.key'}: signs certificates; keep it here, give it to nobody",
+        f"{server}/: to the machine of the SuperLink, which is started with",
+        command(
+            *("flower-superlink", "--enable-supernode-auth"),
+            *("--ssl-ca-certfile", server / CA),
+            *("--ssl-certfile", server / SERVER),
+            *("--ssl-keyfile", server / SERVER_KEY),
+        ),
+        "  and told of every site, before the site comes, with",
+        *(
+            command("flwr", "supernode", "register", server / made.public(site).name, "SUPERLINK")
+            for site in made.sites
+        ),
+    ]
+    for site in made.sites:
+        place = folder / f"{SITE}{site}"
+        lines += [
+            f"{place}/: to {site} and nobody else, which is started with",
+            command(
+                *("flower-supernode", "--superlink", "HOST:PORT"),
+                *("--root-certificates", place / CA),
+                *("--auth-supernode-private-key", place / SITE_KEY),
+                *("--node-config", 'site="site.toml"'),
+            ),
+        ]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
 def _run(config: RunConfig, arguments: argparse.Namespace) -> None:
     from fedcord.cli.progress import RunBars
     from fedcord.cli.run_command import show_result
@@ -160,9 +239,10 @@ def _run(config: RunConfig, arguments: argparse.Namespace) -> None:
     was_finished = RunFolder(out).is_finished
     place = place_of_nodes(arguments, out)
     simulated = arguments.subcommand == "simulate"
+    keys = _keys(arguments, config.clients)
     with (
         RunBars(hidden=arguments.json or arguments.quiet) as bars,
-        rehearsal(out, config.clients, simulated, Path.cwd()) as local,
+        rehearsal(out, config.clients, simulated, Path.cwd(), keys) as local,
     ):
         result = local.run(config, place, bars.watch(config.algorithm, config.seed))
     show_result(result, bars, arguments.json, was_finished)
@@ -180,9 +260,10 @@ def _run_study(study: Study, arguments: argparse.Namespace) -> int:
     root = arguments.out or RUNS / study.name
     place = place_of_nodes(arguments, root)
     simulated = arguments.subcommand == "simulate"
+    keys = _keys(arguments, nodes)
     with (
         RunBars(arguments.json or arguments.quiet, total) as bars,
-        rehearsal(root, nodes, simulated, Path.cwd()) as local,
+        rehearsal(root, nodes, simulated, Path.cwd(), keys) as local,
     ):
         watch = bars.watch_in_turn
         failures = run_study(study, root, place, watch, run_one=local.run)

@@ -19,6 +19,7 @@ import tomli_w
 
 from fedcord.core.atomic import write_atomically
 from fedcord.core.errors import ProtocolError
+from fedcord.flower.keys import Keys
 
 KEEPER = str(Path(__file__).with_name("kept_process.py"))
 HERE = "127.0.0.1"
@@ -73,16 +74,25 @@ class KeptProcess:
 class LocalNetwork:
     """A SuperLink and its SuperNodes; whoever makes it must close it."""
 
-    def __init__(self, folder: Path, simulated: bool = False, modules: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        simulated: bool = False,
+        modules: Path | None = None,
+        keys: Keys | None = None,
+    ) -> None:
         """Nothing runs yet.
 
         Args:
             folder: for everything that is written, logs and Flower's own files among it.
             simulated: whether Flower's simulation engine takes the place of SuperNodes.
             modules: where a user's own algorithm is found.
+            keys: of the server and the sites, which then let in nobody else; None: everybody on
+                this machine can come, and nothing is encrypted.
         """
         self.folder = folder.absolute()
         self._simulated = simulated
+        self._keys = keys
         self._modules = [] if modules is None else [str(modules.absolute())]
         self.nodes: dict[int, KeptProcess] = {}
         self.link: KeptProcess | None = None
@@ -107,25 +117,43 @@ class LocalNetwork:
 
     def _start_link(self) -> None:
         """Wait until it listens."""
-        connection = {"address": self.address, "insecure": True}
+        keys = self._keys
+        if keys is None:
+            connection, secured = {"insecure": True}, ["--insecure"]
+        else:
+            connection = {"root-certificates": str(keys.ca)}
+            secured = ["--ssl-ca-certfile", str(keys.ca), "--ssl-certfile", str(keys.server)]
+            secured += ["--ssl-keyfile", str(keys.server_key), "--enable-supernode-auth"]
+        connection["address"] = self.address
         values = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
         write_atomically(self._home / "config.toml", tomli_w.dumps(values))
-        command = ["flower-superlink", "--insecure", "--host", HERE, "--port", str(self._port)]
+        command = ["flower-superlink", *secured, "--host", HERE, "--port", str(self._port)]
         command += ["--simulation"] if self._simulated else []
-        self.link = self._keep("SuperLink", command)
+        self.link = self.keep("SuperLink", command)
         ends = time.monotonic() + START_SECONDS
         while not _listens(self._port):
             if not self.link.is_running or time.monotonic() > ends:
                 raise ProtocolError(f"the SuperLink did not start: {self.link.said()}")
             time.sleep(0.1)
+        for name in () if keys is None else keys.sites:
+            command = ["flwr", "supernode", "register", str(keys.public(name)), CONNECTION]
+            registering = self.keep(f"registration of {name}", command)
+            if registering.keeper.wait() != 0:
+                raise ProtocolError(f"site {name} could not be registered: {registering.said()}")
 
     def start_node(self, number: int, site: Path) -> KeptProcess:
         """Start a SuperNode for a site's file; it takes a while until it is connected."""
         (port,) = free_ports(1)
         words = f"site={quoted(str(site))}"
-        command = ["flower-supernode", "--insecure", "--superlink", self.address]
+        if self._keys is None:
+            secured = ["--insecure"]
+        else:
+            key = self._keys.private(self._keys.sites[number])
+            secured = ["--root-certificates", str(self._keys.ca)]
+            secured += ["--auth-supernode-private-key", str(key)]
+        command = ["flower-supernode", *secured, "--superlink", self.address]
         command += ["--host", HERE, "--port", str(port), "--node-config", words]
-        self.nodes[number] = self._keep(f"SuperNode {number}", command)
+        self.nodes[number] = self.keep(f"SuperNode {number}", command)
         return self.nodes[number]
 
     def submit(self, app: Path, federation: str = "") -> KeptProcess:
@@ -136,11 +164,11 @@ class LocalNetwork:
             federation: how large a simulated one is, in Flower's words.
         """
         command = ["flwr", "run", str(app), CONNECTION, "--stream"]
-        return self._keep(
+        return self.keep(
             "app", command + (["--federation-config", federation] if federation else [])
         )
 
-    def _keep(self, name: str, command: Sequence[str]) -> KeptProcess:
+    def keep(self, name: str, command: Sequence[str]) -> KeptProcess:
         """Start one of Flower's commands, which ends when we do."""
         log = self.folder / "logs" / f"{name.replace(' ', '-').lower()}.log"
         programs = str(Path(sys.executable).parent)

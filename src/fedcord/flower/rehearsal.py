@@ -27,6 +27,7 @@ from fedcord.experiment.folders import check_folder
 from fedcord.experiment.run import Known, Place, Progress
 from fedcord.flower.app_folder import AppConfig, write_app
 from fedcord.flower.client_app import SITE_FILE
+from fedcord.flower.keys import Keys
 from fedcord.flower.network import KeptProcess, LocalNetwork
 from fedcord.store.checksums import RESULT
 from fedcord.store.run_folder import RunFolder
@@ -102,7 +103,8 @@ class Rehearsal:
             write_rehearsing_site(self._sites / str(client) / SITE_FILE, config, client, place)
         self.network.start()
         for client in range(self.num_nodes):
-            if not self.simulated and client not in self.network.nodes:
+            node = self.network.nodes.get(client)
+            if not self.simulated and (node is None or not node.is_running):
                 self.network.start_node(client, self._sites / str(client) / SITE_FILE)
 
     @property
@@ -152,11 +154,15 @@ def write_rehearsing_site(path: Path, config: RunConfig, client: int, place: Pla
 
 @contextmanager
 def rehearsal(
-    root: Path, num_nodes: int, simulated: bool, modules: Path | None
+    root: Path,
+    num_nodes: int,
+    simulated: bool = False,
+    modules: Path | None = None,
+    keys: Keys | None = None,
 ) -> Iterator[Rehearsal]:
     """Nodes for as long as somebody needs them; their folder stays where a run is unfinished."""
     folder = root.parent / f"{root.name}.sites"
-    with closing(LocalNetwork(folder, simulated, modules)) as network:
+    with closing(LocalNetwork(folder, simulated, modules, keys)) as network:
         made = Rehearsal(network, num_nodes, simulated)
         yield made
     if made.all_finished:
