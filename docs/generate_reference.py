@@ -56,15 +56,7 @@ def command_line() -> str:
     for name, (place, summary) in COMMANDS.items():
         parser = argparse.ArgumentParser(prog=f"fedcord {name}")
         importlib.import_module(f"fedcord.cli.{place}").add_arguments(parser)
-        actions = [a for a in parser._actions if not isinstance(a, argparse._HelpAction)]
-        words = [_positional(action) for action in actions if not action.option_strings]
-        rows = [[_flag(action), action.help or ""] for action in actions]
-        parts += [
-            f"## fedcord {name}",
-            f"{summary[0].upper()}{summary[1:]}.",
-            f"`fedcord {name} {' '.join(words)}{' ' if words else ''}[flags]`",
-            table(["argument", "meaning"], rows),
-        ]
+        parts += _command(f"fedcord {name}", summary, parser, "##")
     parts += [
         "## Values",
         "`--set` takes `key=value` with the dotted names of "
@@ -77,6 +69,25 @@ def command_line() -> str:
         "[reference-models.md](reference-models.md).",
     ]
     return joined(parts)
+
+
+def _command(name: str, summary: str, parser: argparse.ArgumentParser, heading: str) -> list[str]:
+    """The section of a command, and those of the commands below it."""
+    parts = [f"{heading} {name}", f"{summary[0].upper()}{summary[1:]}."]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            said = {one.dest: one.help or "" for one in action._choices_actions}
+            for below, own in action.choices.items():
+                parts += _command(f"{name} {below}", said[below], own, f"{heading}#")
+            return parts
+    actions = [a for a in parser._actions if not isinstance(a, argparse._HelpAction)]
+    words = [_positional(action) for action in actions if not action.option_strings]
+    rows = [[_flag(action), action.help or ""] for action in actions]
+    return [
+        *parts,
+        f"`{name} {' '.join(words)}{' ' if words else ''}[flags]`",
+        table(["argument", "meaning"], rows),
+    ]
 
 
 def parameters() -> str:
