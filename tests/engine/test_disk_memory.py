@@ -1,11 +1,11 @@
 """Memory on disk: by run, client and step; whole or absent; never taken for something else."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from fedcord.core import atomic
 from fedcord.core.errors import CheckpointError, ProtocolError
 from fedcord.core.tensors import Tensors, hash_tensors
 from fedcord.engine.disk_memory import DiskMemory
@@ -97,7 +97,7 @@ def test_a_killed_writer_leaves_what_was_there(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(atomic.os, "replace", killed)
+    monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         store.keep(0, 3, _memory(3))
     monkeypatch.undo()

@@ -48,7 +48,7 @@ def test_flower_takes_it_for_an_app(tmp_path: Path) -> None:
         ({"settings": '{"algorithm": "fedavgg"}'}, "unknown algorithm"),
     ],
 )
-def test_another_version_or_other_settings_are_refused(change: dict[str, str], words: str) -> None:
+def test_another_version_or_other_settings_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         replace(AppConfig.of(CONFIG), **change).config()
 

@@ -7,7 +7,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 from flwr.common.constant import ErrorCode
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedcord.core.errors import CheckpointError
+from fedcord.core.errors import CheckpointError, ProtocolError
 from fedcord.engine.requests import (
     Parcel,
     Request,
@@ -170,10 +170,10 @@ def test_a_message_that_flower_cannot_carry_is_refused_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(messages, "MAX_MESSAGE_BYTES", 10)
-    with pytest.raises(messages.ProtocolError, match="11 bytes, but Flower carries 10 at most"):
+    with pytest.raises(ProtocolError, match="11 bytes, but Flower carries 10 at most"):
         to_records(b"x" * 11)
     large = RecordDict({BYTES: _array(b"x" * 11), WORDS: ConfigRecord({})})
-    with pytest.raises(messages.ProtocolError, match="11 bytes, which is too many"):
+    with pytest.raises(ProtocolError, match="11 bytes, which is too many"):
         from_records(large)
 
 

@@ -23,7 +23,7 @@ SITE, SITES, SITE_FILE = "site", "sites", "site.toml"
 app = ClientApp()
 
 
-@app.query()  # type: ignore[untyped-decorator]
+@app.query()
 def answer(message: Message, context: Context) -> Message:
     """Hand the bytes to the site, and the site's back; also a failure is an answer."""
     try:

@@ -27,7 +27,7 @@ app = ServerApp()
 log = logging.getLogger("flwr")  # whose lines `flwr run --stream` shows
 
 
-@app.main()  # type: ignore[untyped-decorator]
+@app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run, or go on running, what the app says."""
     told = AppConfig.from_run_config(context.run_config)

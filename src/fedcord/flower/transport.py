@@ -143,8 +143,8 @@ class FlowerTransport:
         content = to_records(call, self._words)
         to = self._seen[node]
         message = Message(content, to, MESSAGE_TYPE, ttl=MESSAGE_DAYS * 86400)
-        (message_id,) = list(self._grid.push_messages([message])) or [None]
-        return message_id or None
+        pushed = list(self._grid.push_messages([message]))  # nothing or None: it was too large
+        return pushed[0] if pushed else None
 
     def _pulled(self, asked: dict[str, _Asked]) -> Iterator[Delivery]:
         """What has come since the last look, taken off the list of what was asked."""
