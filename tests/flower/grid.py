@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from flwr.app import Error, Message, RecordDict
+from flwr.app.message import make_message
 from flwr.app.metadata import Metadata
 from flwr.serverapp import Grid
 
@@ -55,7 +56,7 @@ class FakeGrid(Grid):
                 self._looked.add(message_id)
                 continue
             asked = self._asked[message_id]
-            answer = self.nodes.get(asked.metadata.dst_node_id, lambda _: None)(asked)
+            answer = self.nodes[asked.metadata.dst_node_id](asked)
             if isinstance(answer, Exception):
                 raise answer
             if answer is not None:
@@ -67,6 +68,6 @@ def _reply(message_id: str, asked: Message, answer: RecordDict | Error) -> Messa
     is_error = isinstance(answer, Error)
     source = 1 if is_error else asked.metadata.dst_node_id  # the SuperLink speaks for the dead
     metadata = Metadata(1, "r" + message_id, source, 1, message_id, "", 0.0, 60.0, "query")
-    if is_error:
-        return Message(metadata=metadata, error=answer)
-    return Message(metadata=metadata, content=answer)
+    if isinstance(answer, Error):
+        return make_message(metadata, error=answer)
+    return make_message(metadata, content=answer)

@@ -118,13 +118,14 @@ class LocalNetwork:
     def _start_link(self) -> None:
         """Wait until it listens."""
         keys = self._keys
+        connection: dict[str, str | bool] = {"address": self.address}
         if keys is None:
-            connection, secured = {"insecure": True}, ["--insecure"]
+            connection["insecure"] = True
+            secured = ["--insecure"]
         else:
-            connection = {"root-certificates": str(keys.ca)}
+            connection["root-certificates"] = str(keys.ca)
             secured = ["--ssl-ca-certfile", str(keys.ca), "--ssl-certfile", str(keys.server)]
             secured += ["--ssl-keyfile", str(keys.server_key), "--enable-supernode-auth"]
-        connection["address"] = self.address
         values = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
         write_atomically(self._home / "config.toml", tomli_w.dumps(values))
         command = ["flower-superlink", *secured, "--host", HERE, "--port", str(self._port)]
@@ -135,7 +136,12 @@ class LocalNetwork:
             if not self.link.is_running or time.monotonic() > ends:
                 raise ProtocolError(f"the SuperLink did not start: {self.link.said()}")
             time.sleep(0.1)
-        for name in () if keys is None else keys.sites:
+        if keys is not None:
+            self._register(keys)
+
+    def _register(self, keys: Keys) -> None:
+        """Tell the SuperLink of every site; it lets in no other."""
+        for name in keys.sites:
             command = ["flwr", "supernode", "register", str(keys.public(name)), CONNECTION]
             registering = self.keep(f"registration of {name}", command)
             if registering.keeper.wait() != 0:
