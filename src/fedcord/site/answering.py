@@ -73,7 +73,7 @@ def node_of(site: SiteFile, terms: Terms, store: MemoryStore) -> ClientNode:
         counts.get("train"), counts.get("test"), gives_memory=site.is_rehearsal
     )
     if plan.encoder is not None:
-        people = as_features(
+        people, _ = as_features(
             data.population,
             plan.encoder,
             terms.config.threads,
