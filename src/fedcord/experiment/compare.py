@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from fedcord.core.names import name_problem
 from fedcord.core.params import LARGEST
 from fedcord.data.dataset import Dataset
 from fedcord.data.download import Progress as DownloadProgress
+from fedcord.data.facts import Stated
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.folders import check_folder
 from fedcord.experiment.load import load_config, merged, read_toml
@@ -40,6 +41,7 @@ FORMS: Mapping[str, tuple[type, str]] = {
     "seeds": (int, "a whole number, how many to run"),
     "settings": (dict, "a table, [settings]"),
     "params": (dict, "a table, [params]"),
+    "task": (dict, "a table, [task]"),
     "variants": (dict, "tables, [variants.LABEL]"),
 }
 """The entries of a study file."""
@@ -58,11 +60,13 @@ class Study:
         name: of the study and its folder.
         contenders: label to configuration under the first seed.
         seeds: each decides partition, weights and sampling, for all contenders alike.
+        stated: what the study says of its data, which data that does not fit is measured by.
     """
 
     name: str
     contenders: Mapping[str, RunConfig]
     seeds: tuple[int, ...]
+    stated: Stated = field(default_factory=Stated)
 
     def runs(self) -> list[tuple[str, RunConfig]]:
         """All runs, seed by seed, so that an unfinished study is still paired."""
@@ -160,7 +164,7 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     if unknown:
         problems.append(
             f"'{path}' has unknown entries: {', '.join(unknown)}. Allowed: name, algorithms, "
-            "seeds, [settings], [params], [variants.LABEL]."
+            "seeds, [settings], [params], [task], [variants.LABEL]."
         )
     for entry, (kind, words) in FORMS.items():
         if entry in values and not isinstance(values[entry], kind):
@@ -179,6 +183,8 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     variants = {label: _without(form, overrides) for label, form in variants.items()}
     seeds = overrides.get("seeds", values.get("seeds", 1))
     with gather(problems):
+        stated = Stated.from_plain(values.get("task", {}))
+    with gather(problems):
         study = make_study(
             algorithms, common, seeds, assignments, values.get("name", path.stem), variants
         )
@@ -186,7 +192,7 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
         problems.pop()
     if problems:
         raise ConfigError(problems)
-    return study
+    return replace(study, stated=stated)
 
 
 def named_in(path: Path) -> list[str]:
@@ -239,6 +245,7 @@ def run_study(
             place.data_dirs,
             place.allow_download,
             on_download,
+            study.stated,
         )
     failures = []
     for label, config, out in runs:
