@@ -77,7 +77,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
 
 
 def read_inputs(spec: DatasetSpec) -> tuple[Array, Kind, Array | None]:
-    """The inputs `x` of an npz file in its order, what they are, and an `id` for each if it has any.
+    """The inputs `x` of an npz file, what they are, and an `id` for each if it has any.
 
     For predictions: labels are not needed, and not read.
     """
