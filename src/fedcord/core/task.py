@@ -17,7 +17,10 @@ from fedcord.core.tensors import Tensors
 class Network(Protocol):
     """A classifier in two halves; every model in fedcord is an `nn.Module` of this shape."""
 
-    feature_dim: int
+    @property
+    def feature_dim(self) -> int:
+        """D, the length of features."""
+        ...
 
     def features(self, inputs: Tensor) -> Tensor:
         """[B, ...] inputs to [B, D] features."""

@@ -33,6 +33,7 @@ from fedcord.experiment.config import AT_SITES, RunConfig
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, feature_values, is_applicable
 from fedcord.experiment.holdings import Holdings
+from fedcord.experiment.load import OWN_DATA
 from fedcord.experiment.partition import partition_of
 from fedcord.models.registry import check_model, network_factory
 
@@ -79,8 +80,9 @@ class Experiment:
     """A simulated run: its plan, and all data in one place.
 
     `data_hash` is of the examples as they were dealt out, of the test part, and of the constants
-    that a table is standardised by, before any frozen network looks at them: methods that are given
-    features have the hash of those that are not.
+    that a table is standardised or one's own images are normalised by, before any frozen network
+    looks at them: methods that are given features have the hash of those that are not.
+    `stored_features` is the folder that keeps features of examples, if any.
     """
 
     plan: Plan
@@ -88,6 +90,7 @@ class Experiment:
     partition: Partition
     population: Population
     data_hash: str
+    stored_features: Path | None = None
 
     @property
     def config(self) -> RunConfig:
@@ -163,15 +166,26 @@ def build_experiment(
     check_networks(config, DataFacts.of(dataset), data_dirs)
     partition, population = dealt(config, dataset)
     plan = fitted(config, dataset, population, data_dirs)
-    identity = population.tensors()
-    if is_standardised(plan.facts):  # no setting names the constants: none may go on with others
-        constants = [plan.facts.mean, plan.facts.std]
-        identity |= {"standardisation": torch.tensor(constants, dtype=torch.float64)}
-    data_hash = hash_tensors(identity)
+    data_hash = hash_tensors(population.tensors() | _constants(plan, dataset))
+    stored = None
     if plan.encoder is not None:
-        population = as_features(population, plan.encoder, config.threads, data_dirs, on_feature)
+        population, stored = as_features(
+            population, plan.encoder, config.threads, data_dirs, on_feature
+        )
     # the population holds the inputs
-    return Experiment(plan, dataset.without_inputs(), partition, population, data_hash)
+    return Experiment(plan, dataset.without_inputs(), partition, population, data_hash, stored)
+
+
+def _constants(plan: Plan, dataset: Dataset) -> dict[str, Tensor]:
+    """What inputs are prepared by where no setting names it: a run must not go on with others."""
+    found = {}
+    if is_standardised(plan.facts):
+        pair = [plan.facts.mean, plan.facts.std]
+        found["standardisation"] = torch.tensor(pair, dtype=torch.float64)
+    if plan.config.dataset.startswith(OWN_DATA) and dataset.mean:
+        pair = [dataset.mean, dataset.std]
+        found["normalisation"] = torch.tensor(pair, dtype=torch.float64)
+    return found
 
 
 def load_configured(

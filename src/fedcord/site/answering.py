@@ -80,7 +80,7 @@ def node_of(site: SiteFile, terms: Terms, store: MemoryStore) -> ClientNode:
         gives_memory=site.is_rehearsal,
     )
     if plan.encoder is not None:
-        people = as_features(
+        people, _ = as_features(
             data.population,
             plan.encoder,
             terms.config.threads,

@@ -244,9 +244,8 @@ def linear_predictor(
 
 def zero_predictor(task: Task) -> Predictor:
     """All classes alike, as long as nothing is solved."""
-    return Predictor(
-        lambda inputs: torch.zeros(inputs.shape[0], task.num_classes, dtype=torch.float64)
-    )
+    nothing = torch.zeros(1, task.num_classes, dtype=torch.float64)
+    return Predictor(lambda inputs: nothing.expand(inputs.shape[0], -1))
 
 
 def mask_unseen(scores: Tensor, seen: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -234,7 +235,8 @@ class DeepAFL:
         limit = 1 / math.sqrt(size)
         matrix = torch.from_numpy(generator.uniform(-limit, limit, (size, self.width)))
         offset = torch.from_numpy(generator.uniform(-limit, limit, self.width))
-        activation = {"gelu": F.gelu, "tanh": torch.tanh, "relu": torch.relu}[self.activation]
+        activations = {"gelu": F.gelu, "tanh": torch.tanh, "relu": torch.relu}
+        activation = cast(Callable[[Tensor], Tensor], activations[self.activation])
         return lambda phi: activation(phi @ matrix + offset)
 
     def _added(self, state: ServerState, updates: Updates, env: Env) -> dict[str, Tensor]:

@@ -180,7 +180,7 @@ class SAFLe:
 
         def rows(features: Tensor) -> Tensor:
             digits = (features[:, :, None] > cuts).flatten(1)  # [B, D₀·L]
-            chosen = digits[:, order].unflatten(1, shape)
+            chosen = digits[:, order].view(-1, *shape)
             return (chosen.long() << places).sum(2)
 
         return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from fedcord.algorithms.kit.stacked_mlp import can_train_stacked, train_stacked
 from fedcord.algorithms.prototype.prototypes import Prototypes
 from fedcord.core.contract import ClientResult, Env, Update
 from fedcord.core.examples import ClientData
-from fedcord.core.task import Task, load_into, tensors_of
+from fedcord.core.task import Network, Task, load_into, tensors_of
 from fedcord.core.tensors import Tensors, prefixed, select
 from fedcord.losses.prototypes import prototype_alignment
 
@@ -84,10 +85,9 @@ def answer(
     return ClientResult(update, {**(model if keeps_own else {}), **kept})
 
 
-def classified(network: nn.Module, features: Tensor) -> Tensor:
+def classified(network: nn.Module | Network, features: Tensor) -> Tensor:
     """[B, D] features to [B, C] class scores."""
-    scores: Tensor = network.classify(features)  # type: ignore[operator]
-    return scores
+    return cast(Network, network).classify(features)
 
 
 def no_prototypes(env: Env) -> Prototypes:
