@@ -22,6 +22,7 @@ from fedcord.experiment.folders import check_folder
 from fedcord.experiment.load import load_config, merged, read_toml
 from fedcord.experiment.review import review_contenders
 from fedcord.experiment.run import Place, Progress, failure_record, run
+from fedcord.experiment.survey import Sites
 from fedcord.models.registry import check_model
 from fedcord.store.checksums import FAILURE
 from fedcord.store.run_folder import RunFolder
@@ -212,11 +213,13 @@ def run_study(
     progress_for: Callable[[str, RunConfig], Progress] = lambda label, config: Progress(),
     dataset: Dataset | None = None,
     on_download: DownloadProgress | None = None,
+    sites: Sites | None = None,
 ) -> list[Failure]:
     """Run what is missing of a study under `root`, one run after another.
 
     What does not fit is refused before the first run, of all contenders together. What shows only
-    while one runs is a failure of that run and does not end the study.
+    while one runs is a failure of that run and does not end the study. Where the data lies at
+    `sites`, they say themselves what does not fit.
 
     Returns:
         The runs that failed, now or before.
@@ -237,7 +240,9 @@ def run_study(
     ]
     if problems:  # weights that are not there: now, not hours later when their turn comes
         raise ConfigError(problems)
-    if ahead:
+    if sites is not None:
+        sites = replace(sites, stated=study.stated)
+    elif ahead:
         review_contenders(
             contenders,
             sorted({config.seed for _, config in ahead}),
@@ -250,7 +255,7 @@ def run_study(
     failures = []
     for label, config, out in runs:
         try:
-            run(config, replace(place, out=out), progress_for(label, config), dataset)
+            run(config, replace(place, out=out), progress_for(label, config), dataset, sites)
         except FailedRunError:  # before, and it is not to be tried again
             failures.append(_failure(label, config, RunFolder(out).read_json(FAILURE)))
         except ENDS_ALL:
