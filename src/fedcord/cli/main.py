@@ -45,6 +45,7 @@ COMMANDS = {
         "invariance_command",
         "measure how much other partitions of the same data change a model",
     ),
+    "site": ("site_command", "what runs where the data is: check a study, predict"),
     "list": ("list_command", "show the algorithms, datasets, partitions and models there are"),
 }
 
