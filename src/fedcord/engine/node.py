@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from torch import Tensor
@@ -136,11 +136,13 @@ class Introduction:
     Attributes:
         class_counts: training examples of each class; None: it keeps them to itself.
         test_counts: likewise of its own test part.
+        tells_classes: whether its tests say how many examples of each class they had.
         gives_memory: whether it hands out what its clients keep, as simulations do.
     """
 
     class_counts: tuple[int, ...] | None = None
     test_counts: tuple[int, ...] | None = None
+    tells_classes: bool = True
     gives_memory: bool = True
 
     def plain(self) -> dict[str, Any]:
@@ -154,7 +156,8 @@ class Introduction:
             None if values[name] is None else tuple(map(count, values[name]))
             for name in ("class_counts", "test_counts")
         )
-        return Introduction(classes, tests, values["gives_memory"] is True)
+        told = values["tells_classes"] is True, values["gives_memory"] is True
+        return Introduction(classes, tests, *told)
 
 
 class ClientNode:
@@ -313,6 +316,8 @@ class ClientNode:
         if options.get("common"):
             part, groups = self._source.test, dict(self._source.test_groups)
         sums = evaluate(self._algorithm, request.shared, memory, part, env, groups)
+        if not self._introduction.tells_classes:
+            sums = replace(sums, by_class={})
         return answered(request, client, values=sums.plain())
 
     def _memory(self, request: Request, client: ClientId, options: Mapping[str, Any]) -> Reply:

@@ -27,7 +27,7 @@ from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.node import Agreement
 from fedcord.engine.population import Population
 from fedcord.experiment.arrange import arrange
-from fedcord.experiment.config import RunConfig, partition_of
+from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, feature_values, is_applicable
 from fedcord.experiment.holdings import Holdings
@@ -159,12 +159,7 @@ def build_experiment(
         on_download: (bytes held, bytes in all or None) while data is fetched.
     """
     if dataset is None:
-        dataset = load_dataset(
-            config.dataset,
-            data_dirs=data_dirs,
-            allow_download=allow_download,
-            progress=on_download,
-        )
+        dataset = load_configured(config, data_dirs, allow_download, on_download)
     check_networks(config, DataFacts.of(dataset), data_dirs)
     inputs, dataset = [dataset.train.inputs], dataset.without_inputs("train")
     partition, population = dealt(config, dataset, inputs)
@@ -190,6 +185,23 @@ def _constants(plan: Plan, dataset: Dataset) -> dict[str, Tensor]:
         pair = [dataset.mean, dataset.std]
         found["normalisation"] = torch.tensor(pair, dtype=torch.float64)
     return found
+
+
+def load_configured(
+    config: RunConfig,
+    data_dirs: Sequence[Path] | None,
+    allow_download: bool,
+    on_download: DownloadProgress | None,
+) -> Dataset:
+    """The data set of a simulation."""
+    if config.dataset.startswith(AT_SITES):
+        raise ConfigError(
+            f"the data of '{config.dataset}' lies at sites and cannot be simulated with here; "
+            "run the study over the sites, or name a data set to rehearse with."
+        )
+    return load_dataset(
+        config.dataset, data_dirs=data_dirs, allow_download=allow_download, progress=on_download
+    )
 
 
 def check_networks(

@@ -80,9 +80,11 @@ def evaluation_record(
     evaluation: Evaluation, own_models: int | None, holdings: Holdings
 ) -> dict[str, Any]:
     """What the server's test says of a model, or of `own_models` clients' own."""
+    # sites may keep their counts of classes to themselves
+    knows_classes = sum(n for _, n in evaluation.by_class.values()) == evaluation.total
     values: dict[str, Any] = {
         "accuracy": evaluation.accuracy,
-        "balanced_accuracy": evaluation.balanced_accuracy,
+        "balanced_accuracy": evaluation.balanced_accuracy if knows_classes else None,
         "loss": evaluation.loss,
     }
     for name, accuracies in evaluation.group_accuracy().items():
