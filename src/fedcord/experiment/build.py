@@ -30,7 +30,7 @@ from fedcord.experiment.arrange import arrange
 from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, feature_values, is_applicable
-from fedcord.experiment.holdings import Holdings
+from fedcord.experiment.holdings import TASK, Holdings
 from fedcord.experiment.load import OWN_DATA
 from fedcord.models.registry import check_model, network_factory
 
@@ -133,6 +133,7 @@ class Experiment:
             has_common_test=is_common,
             test_counts=labels.bincount(minlength=dataset.num_classes).tolist(),
             notes=dataset.notes + spread.warnings,
+            more={TASK: self.plan.facts.plain()},
         )
 
     def warnings(self) -> tuple[str, ...]:
