@@ -240,6 +240,7 @@ def run_study(
             place.allow_download,
             on_download,
         )
+        RunFolder(root).create()  # one that cannot be made is no failure of a contender
     failures = []
     for label, config, out in runs:
         try:
