@@ -258,6 +258,7 @@ def run_study(
             on_download,
             study.stated,
         )
+        RunFolder(root).create()  # one that cannot be made is no failure of a contender
     do = run_one or functools.partial(run, sites=sites)
     failures = []
     for label, config, out in runs:
