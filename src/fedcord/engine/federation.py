@@ -15,10 +15,11 @@ from fedcord.core.contract import ClientId
 from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, num_bytes, prefixed
-from fedcord.engine.evaluation import BATCH, Evaluation
+from fedcord.engine.evaluation import BATCH
 from fedcord.engine.node import Agreement
 from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replies
 from fedcord.engine.transport import PARCELS_PER_NODE, Delivery, Outcome, Transport
+from fedcord.metrics.sums import Detail, Evaluation
 
 Phase = Literal["training", "personalisation", "evaluation", "roll call", "memory"]
 """What bytes pass for; memory moves in simulations only."""
@@ -218,19 +219,26 @@ class Federation:
             yield waiting.pop(turn, Missing(turn, "absent", "no answer to this request"))
             turn = next(turns, None)
 
-    def evaluate(self, request: Request) -> Evaluation:
+    def evaluate(self, request: Request, detail: Detail) -> Evaluation:
         """The shared model on the common test set, shared out over the nodes."""
         spread = len(self._transport.nodes) > 1
         size = BATCH if spread else max(1, self.common_test)
         parcels = [
-            Parcel((), {"first": start, "last": min(start + size, self.common_test)})
+            Parcel(
+                (),
+                {
+                    "first": start,
+                    "last": min(start + size, self.common_test),
+                    **detail.options(),
+                },
+            )
             for start in range(0, self.common_test, size)
         ]
         request = replace(request, run=self._run)
         found: dict[int, Evaluation] = {}
         for delivery in self._transport.exchange(request, parcels):
             for reply in self._opened(delivery, "evaluation"):
-                found[delivery.place] = Evaluation.from_plain(reply.values)
+                found[delivery.place] = Evaluation.from_plain(reply.values, reply.tensors)
         if len(found) < len(parcels):
             raise ProtocolError("a part of the common test was not answered; run it again.")
         return sum((found[place] for place in sorted(found)), Evaluation())

@@ -13,7 +13,6 @@ from fedcord.algorithms.analytic.membership import HoldsSums, forget, model_diff
 from fedcord.core.contract import ClientId, Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.tensors import Tensors
-from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation
 from fedcord.engine.requests import Reply, Request, Verb
 from fedcord.engine.rounds import evaluate_model, finish_clients, validate_clients
@@ -26,6 +25,7 @@ from fedcord.experiment.records import (
     evaluation_record,
     partition_record,
 )
+from fedcord.metrics.sums import Evaluation
 from fedcord.store.checkpoint import Checkpoint, load_final, save_checkpoint, save_personal
 from fedcord.store.checksums import FORGETTING, PROVENANCE, RESULT
 from fedcord.store.run_folder import PERSONAL, RunFolder

@@ -14,10 +14,10 @@ import torch
 
 from fedcord.core.contract import ClientId
 from fedcord.data.dataset import Dataset
-from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Phase, Traffic
 from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment.build import Experiment
+from fedcord.metrics.sums import Evaluation
 from fedcord.models.registry import auto_model
 from fedcord.store.provenance import identity, provenance
 

@@ -13,7 +13,6 @@ from typing import Any
 from fedcord.core.contract import Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError, DataError, FedcordError
 from fedcord.data.dataset import Dataset
-from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation, Patience
 from fedcord.engine.rounds import (
     RoundRecord,
@@ -34,6 +33,7 @@ from fedcord.experiment.records import (
     result_record,
     round_record,
 )
+from fedcord.metrics.sums import Evaluation
 from fedcord.store.checkpoint import (
     Checkpoint,
     load_newest,
