@@ -341,6 +341,8 @@ class Federation:
             found = delivery.replies
         if not isinstance(found, FedcordError):
             for reply in found:
+                if reply.client is None:
+                    continue  # what a node finds for the server is cut up as engines like
                 weight = WEIGHT_BYTES if "weight" in reply.values else 0
                 passed.up += num_bytes(reply.tensors) + weight
         return found

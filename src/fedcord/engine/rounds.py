@@ -278,6 +278,23 @@ def evaluate_model(
     return sum((sums for _, sums in _sums(answers)), Evaluation()), len(asked) if is_own else None
 
 
+def evaluate_again(
+    algorithm: Algorithm,
+    federation: Federation,
+    state: ServerState,
+    seed: int,
+    threads: int,
+    detail: Detail,
+) -> Evaluation:
+    """The evaluation after the last round once more; its bytes were counted the first time."""
+    request = _after("evaluate", state, seed, step=state.round)
+    before = federation.take_traffic()
+    with torch_threads(threads):
+        found, _ = evaluate_model(algorithm, federation, request, detail)
+    federation.traffic = before
+    return found
+
+
 def finish_clients(
     algorithm: Algorithm,
     federation: Federation,

@@ -20,11 +20,13 @@ from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.engines import open_federation
 from fedcord.experiment.load import load_config
+from fedcord.experiment.measured import detail_of_result, measured_record
 from fedcord.experiment.records import (
     clients_record,
     evaluation_record,
     partition_record,
 )
+from fedcord.metrics.registry import DEFAULT
 from fedcord.metrics.sums import Evaluation
 from fedcord.store.checkpoint import Checkpoint, load_final, save_checkpoint, save_personal
 from fedcord.store.checksums import FORGETTING, PROVENANCE, RESULT
@@ -265,20 +267,24 @@ def _evaluated(
     """Everything the run has said about its model, said about the new one."""
     config, algorithm = experiment.config, experiment.algorithm
     test = Request("evaluate", state.model, state.round - 1, state.round, config.seed, state.round)
-    sums, _ = evaluate_model(algorithm, people, test, without=plan.forgotten)
+    metric = str(source.result.get("metric", DEFAULT))
+    in_full = detail_of_result(metric, experiment.dataset.num_classes)
+    sums, _ = evaluate_model(algorithm, people, test, in_full, without=plan.forgotten)
     tested = evaluation_record(sums, None, experiment)
     members = sorted(people.members.items())
     rest = [k for k, member in members if member.train > 0 and k not in plan.forgotten]
     # personal models are made anew: the old ones hold what others had learnt from the client
-    local = finish_clients(algorithm, people, state, config.seed, rest, config.threads)
+    how = config.seed, rest, config.threads, in_full
+    local = finish_clients(algorithm, people, state, *how)
     for_selection = Evaluation()
     if config.validation > 0:
-        for_selection = validate_clients(people, state, config.seed, rest, config.threads)
+        for_selection = validate_clients(people, state, *how)
     checkpoint = Checkpoint(state, people.gather_memory())
     result = {
         **source.result,
         **tested,
-        **clients_record(local, for_selection, len(members)),
+        **clients_record(local, for_selection, experiment),
+        **measured_record(metric, sums, local, experiment.dataset.class_names, len(members)),
         "state_hash": checkpoint.hash,
         **plan.marks(),
     }

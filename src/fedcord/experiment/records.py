@@ -89,11 +89,9 @@ def evaluation_record(
     evaluation: Evaluation, own_models: int | None, experiment: Experiment
 ) -> dict[str, Any]:
     """What the server's test says of a model, or of `own_models` clients' own."""
-    values: dict[str, Any] = {
-        "accuracy": evaluation.accuracy,
-        "balanced_accuracy": evaluation.balanced_accuracy,
-        "loss": evaluation.loss,
-    }
+    values: dict[str, Any] = evaluation.metrics(experiment.dataset.num_classes)
+    values.pop("log_loss", None)  # it has always been called loss
+    values["loss"] = evaluation.loss
     for name, accuracies in evaluation.group_accuracy().items():
         names = experiment.dataset.group_names[name]
         values[f"per_{name}"] = {names[k]: value for k, value in accuracies.items()}
@@ -105,12 +103,14 @@ def evaluation_record(
 
 
 def clients_record(
-    local: Mapping[ClientId, Evaluation], for_selection: Evaluation, num_clients: int
+    local: Mapping[ClientId, Evaluation], for_selection: Evaluation, experiment: Experiment
 ) -> dict[str, Any]:
     """What clients' own test and validation parts say."""
     accuracies = {client: evaluation.accuracy for client, evaluation in local.items()}
+    num_clients, num_classes = experiment.partition.num_clients, experiment.dataset.num_classes
     return {
         "validation_accuracy": for_selection.accuracy if for_selection.total else None,
+        "validation_metrics": for_selection.metrics(num_classes) if for_selection.total else {},
         "client_accuracy_mean": statistics.fmean(accuracies.values()) if accuracies else None,
         "client_accuracy": [accuracies.get(k) for k in range(num_clients)],
     }
@@ -121,7 +121,7 @@ def result_record(
     origin: Mapping[str, Any],
     metrics: list[dict[str, Any]],
     after: Mapping[Phase, Traffic],
-    clients: Mapping[str, Any],
+    measured: Mapping[str, Any],
     state_hash: str,
     engine: str,
     out: Path,
@@ -143,7 +143,7 @@ def result_record(
         "accuracy_on": "global test set" if len(experiment.population.test) else OWN_PARTS,
         "balanced_accuracy": last.get("balanced_accuracy"),  # older versions did not measure it
         "loss": last["loss"],
-        **clients,
+        **measured,
         "bytes_up": passed.get("training", {}).get("up", 0) + own.get("up", 0),
         "bytes_down": passed.get("training", {}).get("down", 0) + own.get("down", 0),
         "traffic": passed,

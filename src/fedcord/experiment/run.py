@@ -17,6 +17,7 @@ from fedcord.engine.federation import Federation, Patience
 from fedcord.engine.rounds import (
     RoundRecord,
     Schedule,
+    evaluate_again,
     finish_clients,
     run_rounds,
     validate_clients,
@@ -26,6 +27,7 @@ from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.config import RunConfig, engine_problems
 from fedcord.experiment.engines import check_reuse, open_federation
 from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
+from fedcord.experiment.measured import detail_of_result, detail_of_rounds, measured_record
 from fedcord.experiment.records import (
     clients_record,
     partition_record,
@@ -33,6 +35,7 @@ from fedcord.experiment.records import (
     result_record,
     round_record,
 )
+from fedcord.metrics.registry import DEFAULT, metric_problems
 from fedcord.metrics.sums import Evaluation
 from fedcord.store.checkpoint import (
     Checkpoint,
@@ -87,6 +90,7 @@ class Place:
         reuse: folder of clients' work to take from and add to.
         retry_failed: with `resume`: also go on with a run that has failed.
         patience: who must answer, and how soon; all, and whenever they like, if nothing is said.
+        metric: what reports of the run are about; it is measured in every evaluated round.
     """
 
     out: Path | None
@@ -98,9 +102,10 @@ class Place:
     reuse: Path | None = None
     retry_failed: bool = False
     patience: Patience = field(default_factory=Patience)
+    metric: str = DEFAULT
 
     def __post_init__(self) -> None:
-        problems = engine_problems(self.engine, self.workers)
+        problems = engine_problems(self.engine, self.workers) + metric_problems(self.metric)
         if problems:
             raise ConfigError(problems)
 
@@ -142,7 +147,7 @@ def run(
         try:
             how = place.engine, place.workers, place.reuse, place.patience
             with open_federation(experiment, *how) as federation:
-                return _run(folder, experiment, federation, place.engine, watch)
+                return _run(folder, experiment, federation, place, watch)
         except NO_FAILURES:
             raise
         except Exception as error:
@@ -184,10 +189,11 @@ def _run(
     folder: RunFolder,
     experiment: Experiment,
     federation: Federation,
-    engine: str,
+    place: Place,
     watch: Progress,
 ) -> dict[str, Any]:
     config, algorithm = experiment.config, experiment.algorithm
+    in_full = detail_of_result(place.metric, experiment.dataset.num_classes)
     env = _env(experiment)
     saved = _restore(folder, experiment, watch)
     state = algorithm.init(env) if saved is None else saved.state
@@ -203,12 +209,16 @@ def _run(
         lambda round_: sample_clients(config.seed, exchange_at(algorithm, round_), eligible, count),
         config.evaluate_every,
         config.threads,
+        detail_of_rounds(place.metric),
+        in_full,
     )
     watch.started(experiment, state.round)
     saved_at = time.monotonic()
+    tested: Evaluation | None = None
 
     def on_round(state: ServerState, record: RoundRecord) -> None:
-        nonlocal saved_at
+        nonlocal saved_at, tested
+        tested = record.evaluation
         # a run costs what its clients' work cost, also where it was done before
         record = replace(record, seconds=record.seconds + record.saved_seconds)
         is_due = time.monotonic() - saved_at >= CHECKPOINT_SECONDS or state.round == config.rounds
@@ -230,18 +240,27 @@ def _run(
         on_round,
         lambda client: watch.client(federation.members[client].train),
     )
-    local = finish_clients(algorithm, federation, state, config.seed, eligible, config.threads)
+    if tested is None:  # a run that was stopped between its last round and its result
+        tested = evaluate_again(algorithm, federation, state, config.seed, config.threads, in_full)
+    how = config.seed, eligible, config.threads, in_full
+    local = finish_clients(algorithm, federation, state, *how)
     for_selection = Evaluation()
     if config.validation > 0:
-        for_selection = validate_clients(federation, state, config.seed, eligible, config.threads)
+        for_selection = validate_clients(federation, state, *how)
     after, kept = federation.take_traffic(), federation.gather_memory()
     if algorithm.traits.personalizes:
         save_personal(folder.path, kept, config.hash)
-    clients = clients_record(local, for_selection, experiment.partition.num_clients)
+    names, num_clients = experiment.dataset.class_names, experiment.partition.num_clients
+    measured = {
+        **clients_record(local, for_selection, experiment),
+        **measured_record(place.metric, tested, local, names, num_clients),
+    }
     final = Checkpoint(state, kept).hash
     origin, metrics = folder.read_json(PROVENANCE), folder.read_metrics()
     folder.write_result(
-        result_record(experiment, origin, metrics, after, clients, final, engine, folder.path)
+        result_record(
+            experiment, origin, metrics, after, measured, final, place.engine, folder.path
+        )
     )
     return folder.read_json(RESULT)
 
