@@ -47,6 +47,11 @@ class Metric:
         return 1 if self.is_higher_better else -1
 
     @property
+    def title(self) -> str:
+        """Its words at the beginning of a sentence."""
+        return self.words[:1].upper() + self.words[1:]
+
+    @property
     def unit(self) -> str:
         """What stands behind its number in a heading."""
         return "%" if self.is_share else ""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fedcord.core.errors import CheckpointError
 from fedcord.report.fields import RERUN, Fields, read_json, read_text, read_toml
+from fedcord.report.measured import Measured, read_measured, read_values
 from fedcord.store.checksums import check_run
 
 MOST_NAMED = 5
@@ -41,6 +42,7 @@ class RoundMetrics:
         train_loss: mean over clients; None where they report none, infinite where it was not a
             finite number.
         notes: what the algorithm observed.
+        values: by name, every metric that the round measured.
         lambda_raw: strength of alignment by client; empty for methods without.
         is_probe: whether it only looked into the local training of the round to come.
     """
@@ -53,6 +55,7 @@ class RoundMetrics:
     refused: tuple[str, ...] = ()
     train_loss: float | None = None
     notes: tuple[str, ...] = ()
+    values: Mapping[str, float] = field(default_factory=dict)
     lambda_raw: Mapping[int, float] = field(default_factory=dict)
     is_probe: bool = False
 
@@ -82,10 +85,7 @@ class Result:
 
     Attributes:
         accuracy: of the final checkpoint on the test set.
-        balanced_accuracy: mean over classes of the share of each that is recognised; None where it
-            was not measured.
-        client_accuracy_mean: over clients on their own test data.
-        client_accuracy: of the clients that have test data.
+        measured: every metric there is, by name, and tables of classes and clients.
         bytes_up: from all clients to the server, all rounds.
         bytes_down: from the server to all clients, all rounds.
         seconds: of all rounds.
@@ -99,9 +99,7 @@ class Result:
     """
 
     accuracy: float
-    balanced_accuracy: float | None
-    client_accuracy_mean: float | None
-    client_accuracy: tuple[float, ...]
+    measured: Measured
     bytes_up: int
     bytes_down: int
     seconds: float
@@ -295,9 +293,7 @@ def _result(folder: Path, seed: int) -> Result:
         )
     return Result(
         accuracy=reader.share("accuracy"),
-        balanced_accuracy=reader.share_or_none("balanced_accuracy"),
-        client_accuracy_mean=reader.share_or_none("client_accuracy_mean"),
-        client_accuracy=reader.shares("client_accuracy"),
+        measured=read_measured(reader),
         bytes_up=reader.whole("bytes_up"),
         bytes_down=reader.whole("bytes_down"),
         seconds=reader.number("seconds"),
@@ -359,6 +355,7 @@ def _metrics(path: Path, *, is_finished: bool, rounds: int | None) -> tuple[Roun
             refused=tuple(map(str, reader.entries("refused"))),
             train_loss=_train_loss(reader),
             notes=reader.texts("notes"),
+            values=read_values(Fields(path, {**values, "log_loss": values.get("loss")})),
             lambda_raw=_lambda_raw(values.get("client_metrics"), reader),
             is_probe=values.get("probe") is True,
         )
