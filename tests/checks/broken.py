@@ -13,13 +13,23 @@ from torch import Tensor
 
 from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.kit.local_sgd import LocalSGD
-from fedcord.algorithms.kit.model_exchange import cross_entropy, received_model
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
+from fedcord.algorithms.kit.model_exchange import MODEL, cross_entropy, received_model
+from fedcord.core.contract import (
+    ClientResult,
+    Env,
+    FeatureView,
+    Predictor,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.errors import DataError, NumericalError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import param
-from fedcord.core.task import Task
-from fedcord.core.tensors import Tensors, TensorSpec, prefixed
+from fedcord.core.task import HeldNetwork, Task, load_into
+from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
 from fedcord.ops.weighted_mean import weighted_mean
 from tests.checks.registered import QUICK
 from tests.checks.sound import Keeper, NearestMean, Plain
@@ -53,13 +63,23 @@ class PersonalizesInWordsOnly(NearestMean):
 
 
 @dataclass(frozen=True)
-class KeepsRulesToItself(NearestMean):
+class PersonalizesNothing(NearestMean):
+    """Announces what it does not do with these parameters."""
+
+    personal: bool = param(False, "whether clients keep an offset")
+
+    traits = Traits(rounds=1, additive=True, personalizes=True)
+
+    def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
+        return {"offset": torch.ones(env.task.num_classes)} if self.personal else memory
+
+
+@dataclass(frozen=True)
+class KeepsThingsToItself(NearestMean):
     """Has a verb that nobody would ever call."""
 
-    def predict_by_rules(
-        self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
-    ) -> Mapping[str, Tensor]:
-        return {"nearest": self.predict(shared, memory, inputs, env)}
+    def observations(self, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        return ("all is well",)
 
 
 @dataclass(frozen=True)
@@ -338,9 +358,9 @@ class RaggedPrototypes(NearestMean):
                 weight[name] = weight.get(name, 0.0) + update.weight
         return state.next({**state.shared, **{n: t / weight[n] for n, t in sums.items()}})
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         rows = torch.stack([shared[f"proto.{n}"] for n in range(env.task.num_classes)])
-        return -torch.cdist(inputs.flatten(1), rows)
+        return Predictor(lambda inputs: -torch.cdist(inputs.flatten(1), rows))
 
     traits = Traits(rounds=1)
 
@@ -484,32 +504,97 @@ class SendsMemory(Plain):
 
 @dataclass(frozen=True)
 class PredictsInTraining(Plain):
-    """Normalises every batch by itself; tidies up after."""
+    """Normalises every batch by itself."""
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        network = received_model(shared, env).train()
-        with torch.no_grad():
-            scores: Tensor = network(inputs)
-        network.eval()
-        return scores
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        network = env.task.scratch_network(env.client)
+        return Predictor(HeldNetwork(network, select(shared, MODEL), training=True))
 
 
 @dataclass(frozen=True)
 class LeavesTrainingMode(Plain):
     """Predicts well, and leaves a trap for whoever uses the network next."""
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        scores = super().predict(shared, memory, inputs, env)
-        env.task.scratch_network(env.client).train()
-        return scores
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        good = super().predictor(shared, memory, env)
+
+        def scores(inputs: Tensor) -> Tensor:
+            found = good.scores(inputs)
+            env.task.scratch_network(env.client).train()
+            return found
+
+        return Predictor(scores)
 
 
 @dataclass(frozen=True)
 class PredictsLabels(NearestMean):
     """Returns labels where scores are expected."""
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        return super().predict(shared, memory, inputs, env).argmax(1)
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        good = super().predictor(shared, memory, env)
+        return Predictor(lambda inputs: good.scores(inputs).argmax(1))
+
+
+@dataclass(frozen=True)
+class BorrowsToPredict(Plain):
+    """Keeps the network that the next one who needs it will fill."""
+
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        return Predictor(torch.no_grad()(received_model(shared, env)))
+
+
+@dataclass(frozen=True)
+class PredictsWithGraph(Plain):
+    """Loads a network of its own and records what it does."""
+
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        network = env.task.networks[0](None)
+        load_into(network, select(shared, MODEL))
+        return Predictor(network.eval())
+
+
+@dataclass(frozen=True)
+class CountsAnotherRule(NearestMean):
+    """What it gives alone is not the rule it names first."""
+
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        good = super().predictor(shared, memory, env)
+
+        def scores_by_rule(inputs: Tensor) -> dict[str, Tensor]:
+            scores = good.scores(inputs)
+            return {"farthest": -scores, "nearest": scores}
+
+        return replace(good, scores_by_rule=scores_by_rule)
+
+
+@dataclass(frozen=True)
+class ShowsOneFeature(NearestMean):
+    """Shows a number where a vector of features is expected."""
+
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        good = super().predictor(shared, memory, env)
+        return replace(good, features=lambda x: FeatureView(x.flatten(1).sum(1), None))
+
+
+@dataclass(frozen=True)
+class ShowsPrototypesFlat(NearestMean):
+    """Forgets that there may be several prototypes of a class."""
+
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        good, mean = super().predictor(shared, memory, env), shared["class.mean"]
+        return replace(good, features=lambda x: FeatureView(x.flatten(1), mean))
+
+
+@dataclass(frozen=True)
+class ShowsTheBatch(NearestMean):
+    """Centres features by the batch they come in."""
+
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        def view(inputs: Tensor) -> FeatureView:
+            x = inputs.flatten(1)
+            return FeatureView(x - x.mean(0), None)
+
+        return replace(super().predictor(shared, memory, env), features=view)
 
 
 # --- learning and refusal -------------------------------------------------------------------------

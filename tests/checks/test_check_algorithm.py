@@ -44,7 +44,9 @@ def test_without_collecting_the_first_failure_is_raised() -> None:
 
 
 def test_an_error_inside_the_algorithm_is_a_finding_with_its_cause() -> None:
-    with pytest.raises(ContractViolation, match="ProtocolError was raised: predict") as caught:
+    with pytest.raises(
+        ContractViolation, match="ProtocolError was raised: the predictor"
+    ) as caught:
         check_algorithm(broken.PredictsLabels(), only=["learns"])
     assert caught.value.__cause__ is not None
 
@@ -71,7 +73,7 @@ def test_an_algorithm_must_be_a_frozen_dataclass() -> None:
     class Bare:
         traits = Traits(rounds=1)
 
-    assert check_algorithm(Loose(), only=["predict"]).passed  # a subclass stays frozen
+    assert check_algorithm(Loose(), only=["predictor"]).passed  # a subclass stays frozen
     with pytest.raises(ConfigError, match="Bare is not a frozen dataclass"):
         check_algorithm(Bare())  # type: ignore[arg-type]
 

@@ -187,13 +187,18 @@ def test_clients_are_called_by_their_names(tmp_path: Path) -> None:
     result_of("run", "afl", *words, "--out", "run", cwd=tmp_path)
     done = fedcord("forget", "run", "--client", "Bonn", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("client 0 (Bonn) is forgotten: the model in 'run-without-0'")
+    assert done.stdout.startswith("client 'Bonn' (0) is forgotten: the model in 'run-without-0'")
+    assert load_run(tmp_path / "run-without-0").name == "afl without client 'Bonn' (0)"
+    again = fedcord("forget", "run-without-0", "--client", "Bonn", cwd=tmp_path)
+    known = "client 'Bonn' (0) is not in the sums (in them: 'Köln' (1), 'Köln' (2))"
+    assert known in again.stderr
     told = result_of("forget", "run", "--client", "2", "--out", "new", cwd=tmp_path)
     assert (told["client"], told["client_name"]) == (2, "Köln")
     for client, expected in {
         "Bon": "unknown client 'Bon'; did you mean 'Bonn'?",
         "Köln": "several clients are called 'Köln'; give the number of one",
-        "3": "client 3 does not exist; this run has clients 0 to 2 (Bonn, Köln, Köln).",
+        "3": "client 3 does not exist; this run has clients 0 to 2 ('Bonn' (0), 'Köln' (1), "
+        "'Köln' (2)).",
         "9" * 5000: "unknown client '999",
     }.items():
         refused = fedcord("forget", "run", "--client", client, cwd=tmp_path)

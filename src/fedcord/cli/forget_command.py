@@ -10,8 +10,9 @@ from pathlib import Path
 
 from fedcord.cli.flags import path
 from fedcord.core.errors import CheckpointError, ConfigError, shown, unknown_name
+from fedcord.core.names import client_said, clients_listed
 
-FEW, MAX_DIGITS = 10, 10
+MAX_DIGITS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +57,7 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.json:
         sys.stdout.write(json.dumps({**dataclasses.asdict(done), "client_name": name}) + "\n")
         return
-    who = f"client {done.client}" if name is None else f"client {done.client} ({name})"
+    who = client_said(done.client, {} if name is None else {done.client: name})
     what = "the model" if done.encoder == "none" else "the head of the model"
     encoder = {
         "none": "",
@@ -92,7 +93,7 @@ def _client(run: Path, text: str) -> tuple[int, str | None]:
         number = int(text)
         count = partition.get("num_clients")
         if isinstance(count, int) and number >= count:
-            called = f" ({', '.join(names[:FEW])}{', …' if len(names) > FEW else ''})"
+            called = f" ({clients_listed(range(len(names)), dict(enumerate(names)))})"
             raise ConfigError(
                 f"client {number} does not exist; this run has clients 0 to {count - 1}"
                 f"{called if names else ''}."

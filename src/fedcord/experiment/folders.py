@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fedcord.core.errors import CheckpointError, ConfigError, FailedRunError
 from fedcord.experiment.config import RunConfig
-from fedcord.store.checksums import PROVENANCE
-from fedcord.store.run_folder import FAILURE, RunFolder
+from fedcord.store.checksums import FAILURE, PROVENANCE
+from fedcord.store.run_folder import RunFolder
 
 RUNS = Path("runs")
 """Where runs go that were given no folder."""
@@ -68,6 +68,7 @@ def check_folder(folder: RunFolder, config: RunConfig, *, resume: bool, retry_fa
             "use the same settings, or another folder."
         )
     if folder.has_failed and not retry_failed:
+        folder.check()
         known = folder.read_json(FAILURE)
         raise FailedRunError(
             f"'{folder.path}' failed before ({known.get('error')}: {known.get('message')}) and "

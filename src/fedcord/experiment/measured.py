@@ -38,38 +38,27 @@ def detail_of_result(metric: str, num_classes: int) -> Detail:
 def measured_record(
     metric: str,
     tested: Evaluation,
-    local: Mapping[ClientId, Evaluation],
+    clients: Mapping[str, Mapping[str, Any]],
     class_names: Sequence[str],
-    num_clients: int,
 ) -> dict[str, Any]:
     """The part of `result.json` about metrics.
 
     Args:
         metric: what the run was asked about.
         tested: of the final model on what the accuracy is measured on.
-        local: of each client that has a test part of its own.
+        clients: from `over_clients`.
         class_names: [C].
-        num_clients: K.
     """
     size = len(class_names)
     unknown = [label for label in tested.by_class if label >= size]
     unknown += [label for pair in tested.confusion or () for label in pair if label >= size]
     if unknown:
         raise ProtocolError(f"an evaluation counts class {unknown[0]} of {size}; run it again.")
-    clients = _over_clients(local, size, num_clients)
-    accuracy = clients.get("accuracy", {})
-    of_clients = {
-        "client_accuracy": accuracy.get("mean"),
-        "worst_client": accuracy.get("worst"),
-        "client_deviation": accuracy.get("standard_deviation"),
-    }
-    known = {name: value for name, value in of_clients.items() if value is not None}
     record: dict[str, Any] = {
         "metric": metric,
-        "metrics": tested.metrics(size) | known,
+        "metrics": tested.metrics(size) | metrics_of_clients(clients),
         "metric_errors": {name: own.error for name, own in tested.ranked(size).items()},
         "classes": _classes(tested, class_names),
-        "client_metrics": clients,
     }
     if tested.confusion is not None:
         record["confusion_matrix"] = _matrix(tested.confusion, size)
@@ -103,16 +92,34 @@ def _matrix(confusion: Confusion, size: int) -> list[list[int]]:
     return [[confusion.get((truth, answer), 0) for answer in range(size)] for truth in range(size)]
 
 
-def _over_clients(
-    local: Mapping[ClientId, Evaluation], num_classes: int, num_clients: int
-) -> dict[str, dict[str, Any]]:
-    """By metric, how it differs over the clients whose own test part has it."""
-    by_metric: dict[str, dict[ClientId, float]] = {}
+def metrics_of_clients(clients: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """The metrics that are about how clients' accuracies differ, from `over_clients`."""
+    accuracy = clients.get("accuracy", {})
+    found = {
+        "client_accuracy": accuracy.get("mean"),
+        "worst_client": accuracy.get("worst"),
+        "client_deviation": accuracy.get("standard_deviation"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def by_metric(
+    local: Mapping[ClientId, Evaluation], num_classes: int
+) -> dict[str, dict[ClientId, float]]:
+    """What clients' own test parts say, metric by metric."""
+    found: dict[str, dict[ClientId, float]] = {}
     for client, sums in local.items():
         for name, value in sums.metrics(num_classes).items():
-            by_metric.setdefault(name, {})[client] = value
+            found.setdefault(name, {})[client] = value
+    return found
+
+
+def over_clients(
+    values_by_metric: Mapping[str, Mapping[ClientId, float]], num_clients: int
+) -> dict[str, dict[str, Any]]:
+    """By metric, how it differs over the clients whose own test part has it."""
     found = {}
-    for name, values in by_metric.items():
+    for name, values in values_by_metric.items():
         worst = min(values, key=lambda k: (METRICS[name].sign * values[k], k))
         # the bad end of the scale, whichever it is
         tail = 10 if METRICS[name].is_higher_better else 90

@@ -113,7 +113,7 @@ def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
             f"What {board.best.name} answered for the test examples of each class, over "
             f"{counted(len(board.best.runs), 'seed')}; blank is never, shade is logarithmic.",
         )
-    if first.partition is not None:
+    if first.partition is not None and first.partition.is_told:
         figures["clients"] = (
             heatmap_figure(
                 first.partition.counts,
