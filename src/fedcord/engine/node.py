@@ -138,11 +138,13 @@ class Introduction:
         class_counts: training examples of each class; None: it keeps them to itself.
         test_counts: likewise of its own test part.
         gives_memory: whether it hands out what its clients keep, as simulations do.
+        tells_classes: whether tests of its clients may tell how many examples of each class it has.
     """
 
     class_counts: tuple[int, ...] | None = None
     test_counts: tuple[int, ...] | None = None
     gives_memory: bool = True
+    tells_classes: bool = True
 
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it; the inverse of `from_plain`."""
@@ -155,7 +157,8 @@ class Introduction:
             None if values[name] is None else tuple(map(count, values[name]))
             for name in ("class_counts", "test_counts")
         )
-        return Introduction(classes, tests, values["gives_memory"] is True)
+        gives, tells = (values[name] is True for name in ("gives_memory", "tells_classes"))
+        return Introduction(classes, tests, gives, tells)
 
 
 class ClientNode:
@@ -316,6 +319,8 @@ class ClientNode:
             part, groups = self._source.test, dict(self._source.test_groups)
         detail = Detail.of(options)
         sums = evaluate(self._algorithm, request.shared, memory, part, env, groups, detail=detail)
+        if not self._introduction.tells_classes and not options.get("common"):
+            sums = sums.without_classes()
         return answered(request, client, sums.tensors(), sums.plain())
 
     def _memory(self, request: Request, client: ClientId, options: Mapping[str, Any]) -> Reply:

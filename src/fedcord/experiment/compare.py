@@ -21,6 +21,7 @@ from fedcord.experiment.folders import check_folder
 from fedcord.experiment.load import load_config, merged, read_toml
 from fedcord.experiment.review import review_contenders
 from fedcord.experiment.run import Place, Progress, failure_record, run
+from fedcord.metrics.registry import metric_problems
 from fedcord.models.registry import check_model
 from fedcord.store.checksums import FAILURE
 from fedcord.store.run_folder import RunFolder
@@ -38,6 +39,7 @@ FORMS: Mapping[str, tuple[type, str]] = {
     "name": (str, "text, in quotes"),
     "algorithms": (list, "a list of names"),
     "seeds": (int, "a whole number, how many to run"),
+    "metric": (str, "the name of a metric, in quotes"),
     "settings": (dict, "a table, [settings]"),
     "params": (dict, "a table, [params]"),
     "variants": (dict, "tables, [variants.LABEL]"),
@@ -58,11 +60,13 @@ class Study:
         name: of the study and its folder.
         contenders: label to configuration under the first seed.
         seeds: each decides partition, weights and sampling, for all contenders alike.
+        metric: what contenders are compared by; None: what their runs were asked about.
     """
 
     name: str
     contenders: Mapping[str, RunConfig]
     seeds: tuple[int, ...]
+    metric: str | None = None
 
     def runs(self) -> list[tuple[str, RunConfig]]:
         """All runs, seed by seed, so that an unfinished study is still paired."""
@@ -102,6 +106,7 @@ def make_study(
     assignments: Sequence[str] = (),
     name: str | None = None,
     variants: Mapping[str, Mapping[str, Any]] | None = None,
+    metric: str | None = None,
 ) -> Study:
     """A study from names and common settings, or one ConfigError with every mistake.
 
@@ -113,6 +118,7 @@ def make_study(
         name: of the study; by default made from its content.
         variants: label to {"algorithm": name or object, "params": {...}} and settings of its own,
             for one algorithm in several forms.
+        metric: name of what contenders are compared by.
     """
     forms: dict[str, Mapping[str, Any]] = {
         label: {"algorithm": name} for name, label in _labels(algorithms).items()
@@ -139,6 +145,7 @@ def make_study(
             values["params"] = _merged_params(settings.get("params", {}), form.get("params", {}))
             chosen = _assignments_for(label, forms, assignments)
             contenders[label] = load_config(values, chosen, fixed_rounds_win=True)
+    problems += metric_problems(metric) if metric is not None else []
     first = next(iter(contenders.values())).seed if contenders else 0
     if not isinstance(num_seeds, int) or isinstance(num_seeds, bool):
         problems.append(f"seeds = {shown(num_seeds)}: must be a whole number, how many to run.")
@@ -149,7 +156,7 @@ def make_study(
     if problems:
         raise ConfigError(problems)
     seeds = tuple(range(first, first + num_seeds))
-    return Study(name or _name(contenders, seeds), contenders, seeds)
+    return Study(name or _name(contenders, seeds), contenders, seeds, metric)
 
 
 def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[str]) -> Study:
@@ -160,7 +167,7 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     if unknown:
         problems.append(
             f"'{path}' has unknown entries: {', '.join(unknown)}. Allowed: name, algorithms, "
-            "seeds, [settings], [params], [variants.LABEL]."
+            "seeds, metric, [settings], [params], [variants.LABEL]."
         )
     for entry, (kind, words) in FORMS.items():
         if entry in values and not isinstance(values[entry], kind):
@@ -173,15 +180,15 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
         if entry in settings:
             problems.append(f"'{path}': [settings] has {entry}, which stands elsewhere: {instead}.")
     common = {k: v for k, v in settings.items() if k not in MISPLACED}
-    common |= {k: v for k, v in overrides.items() if k != "seeds"}
+    common |= {k: v for k, v in overrides.items() if k not in ("seeds", "metric")}
     common["params"] = values.get("params", {})
     variants = values.get("variants", {})
     variants = {label: _without(form, overrides) for label, form in variants.items()}
     seeds = overrides.get("seeds", values.get("seeds", 1))
     with gather(problems):
-        study = make_study(
-            algorithms, common, seeds, assignments, values.get("name", path.stem), variants
-        )
+        metric = overrides.get("metric", values.get("metric"))
+        name = values.get("name", path.stem)
+        study = make_study(algorithms, common, seeds, assignments, name, variants, metric)
     if len(problems) > 1 and problems[-1] == NOTHING:  # what is told already left nothing
         problems.pop()
     if problems:
@@ -209,12 +216,15 @@ def run_study(
 ) -> list[Failure]:
     """Run what is missing of a study under `root`, one run after another.
 
+    A study's own metric wins over that of `place`.
+
     What does not fit is refused before the first run, of all contenders together. What shows only
     while one runs is a failure of that run and does not end the study.
 
     Returns:
         The runs that failed, now or before.
     """
+    place = replace(place, metric=study.metric or place.metric)
     runs = [(label, c, root / label / f"seed-{c.seed}") for label, c in study.runs()]
     for _, config, out in runs:
         with contextlib.suppress(FailedRunError):

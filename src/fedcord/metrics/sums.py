@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -60,7 +60,8 @@ class Evaluation:
         loss_sum: summed cross-entropy of the scores.
         groups: (group name, group number) to (correct, total).
         by_rule: correct examples by name of the rule, where the algorithm answers by several.
-        by_class: counts of every class that has examples or answers.
+        by_class: counts of every class that has examples or answers; empty where somebody keeps
+            them secret.
         calibration: by bin of the answer's probability.
         confusion: None where nobody asked.
         scores: None where nobody asked.
@@ -87,7 +88,7 @@ class Evaluation:
             self.loss_sum + other.loss_sum,
             groups,
             {rule: a + b for rule, a, b in _both(self.by_rule, other.by_rule, 0)},
-            {c: a + b for c, a, b in _both(self.by_class, other.by_class, ClassCounts())},
+            _classes(self, other),
             {b: x + y for b, x, y in _both(self.calibration, other.calibration, CalibrationBin())},
             _confusions(self, other),
             _histograms(self, other),
@@ -99,11 +100,9 @@ class Evaluation:
         return self.correct / self.total
 
     @property
-    def balanced_accuracy(self) -> float:
-        """Mean recall of the classes there are; there must be examples."""
-        found = balanced_accuracy(self.by_class.values())
-        assert found is not None
-        return found
+    def balanced_accuracy(self) -> float | None:
+        """Mean recall of the classes there are; None where they are secret."""
+        return balanced_accuracy(self.by_class.values())
 
     @property
     def loss(self) -> float:
@@ -135,6 +134,10 @@ class Evaluation:
             ),
         }
         return {name: own for name, own in found.items() if own is not None}
+
+    def without_classes(self) -> Evaluation:
+        """What a place may tell that does not tell how many examples of each class it has."""
+        return replace(self, by_class={}, confusion=None, scores=None)
 
     def group_accuracy(self) -> dict[str, dict[int, float]]:
         """Accuracy per group number for every group name."""
@@ -192,6 +195,13 @@ def _both(one: Mapping[K, V], two: Mapping[K, V], nothing: V) -> list[tuple[K, V
     return [(key, one.get(key, nothing), two.get(key, nothing)) for key in keys]
 
 
+def _classes(one: Evaluation, two: Evaluation) -> dict[int, ClassCounts]:
+    """Secret once a part is secret, unless that part is empty."""
+    if any(part.total and not part.by_class for part in (one, two)):
+        return {}
+    return {c: a + b for c, a, b in _both(one.by_class, two.by_class, ClassCounts())}
+
+
 def _confusions(one: Evaluation, two: Evaluation) -> Confusion | None:
     """Unknown once a part is unknown, unless that part is empty."""
     parts = [part.confusion for part in (one, two) if part.total]
@@ -231,8 +241,10 @@ def _read(values: Mapping[str, Any], tensors: Tensors) -> Evaluation:
     if "confusion" in values:
         confusion = {(_whole(a), _whole(b)): _whole(n) for a, b, n in values["confusion"]}
         _check_sum("the confusion matrix", sum(confusion.values()), total)
-    _check_sum("classes", sum(own.total for own in by_class.values()), total)
-    _check_sum("right answers of classes", sum(own.correct for own in by_class.values()), correct)
+    if by_class:
+        own = list(by_class.values())
+        _check_sum("classes", sum(counts.total for counts in own), total)
+        _check_sum("right answers of classes", sum(counts.correct for counts in own), correct)
     _check_sum("bins of probability", sum(own.total for own in calibration.values()), total)
     by_rule = {str(rule): _whole(c, total) for rule, c in values["by_rule"].items()}
     loss_sum = _sum(values["loss_sum"])

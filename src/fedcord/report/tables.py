@@ -14,9 +14,12 @@ from fedcord.report.balanced import (
     floor_sentence,
     is_worth_showing,
 )
+from fedcord.report.classes import class_table, classes_sentence, has_classes
 from fedcord.report.groups import group_kinds, group_table
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.markdown import pipe_table
+from fedcord.report.metrics_table import TITLE as ALL_METRICS
+from fedcord.report.metrics_table import has_more, metrics_sentence, metrics_table
 from fedcord.report.numbers import NOTHING, byte_size, duration, p_value
 from fedcord.report.origin import origin_line
 from fedcord.report.row import Row
@@ -113,6 +116,10 @@ def to_markdown(board: Leaderboard) -> str:
         below += [f"{TITLE}. {EXPLANATION}", pipe_table(*balanced_table(board))]
     if sentence := floor_sentence(board):
         below.append(sentence)
+    if has_more(board):
+        below += [f"{ALL_METRICS}. {metrics_sentence(board)}", pipe_table(*metrics_table(board))]
+    if has_classes(board):
+        below += [classes_sentence(board), pipe_table(*class_table(board))]
     for kind in group_kinds(board):
         below += [f"Accuracy per {kind}, %, with 95 % interval (Student t on the logit scale):"]
         below += [pipe_table(*group_table(board, kind))]

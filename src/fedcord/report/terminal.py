@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedcord.metrics.registry import DEFAULT
 from fedcord.report.balanced import (
     EXPLANATION,
     balanced_table,
     floor_sentence,
     is_worth_showing,
 )
+from fedcord.report.classes import class_table, classes_sentence, has_classes
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import NOTHING, byte_size, duration, p_value
 from fedcord.report.row import Row
@@ -31,10 +35,13 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
     console.print(_table(board, is_wide))
     console.print(f"[dim]{escape(board.method)}[/dim]", highlight=False)
     if is_worth_showing(board):
-        console.print(_balanced(board))
+        console.print(_plain(*balanced_table(board)))
         console.print(f"[dim]{escape(EXPLANATION)}[/dim]", highlight=False)
     if sentence := floor_sentence(board):
         console.print(escape(sentence), highlight=False)
+    if _is_about_classes(board):
+        console.print(_plain(*class_table(board)))
+        console.print(f"[dim]{escape(classes_sentence(board))}[/dim]", highlight=False)
     for note in board.notes:
         console.print(f"[yellow]note[/yellow] {escape(note)}", highlight=False)
     console.print()
@@ -58,8 +65,14 @@ def _table(board: Leaderboard, is_wide: bool) -> Table:
     return table
 
 
-def _balanced(board: Leaderboard) -> Table:
-    head, rows = balanced_table(board)
+def _is_about_classes(board: Leaderboard) -> bool:
+    """Whether one number for all classes is not enough: they are unequal, or more was asked for."""
+    floor = board.floor
+    is_asked = board.metric.name != DEFAULT or (floor is not None and floor.is_unequal)
+    return is_asked and not board.metric.over_clients and has_classes(board)
+
+
+def _plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="bold", pad_edge=False)
     table.add_column(head[0], overflow="fold", min_width=9)
     for heading in head[1:]:

@@ -70,7 +70,7 @@ def node_of(site: SiteFile, terms: Terms, store: MemoryStore) -> ClientNode:
     plan = make_plan(terms.config, terms.facts, site.data_dirs or None)
     counts = data.class_counts() if site.share_class_counts else {}
     introduction = Introduction(
-        counts.get("train"), counts.get("test"), gives_memory=site.is_rehearsal
+        counts.get("train"), counts.get("test"), site.is_rehearsal, site.share_class_counts
     )
     if plan.encoder is not None:
         people = as_features(
