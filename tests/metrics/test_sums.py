@@ -243,3 +243,14 @@ def test_histograms_that_cannot_be_are_refused(
         Evaluation.from_plain(values, tensors)
     with pytest.raises(ProtocolError, match="not of whole numbers"):
         Evaluation.from_plain(values, {**tensors, COUNTS: tensors[COUNTS].float()})
+
+
+def test_secret_classes_stay_secret_in_the_whole() -> None:
+    scores, labels = _drawn(3, 60)
+    secret = _travelled(_sums(scores, labels).without_classes())
+    whole = secret + _sums(scores, labels)
+    for sums in (secret, whole):
+        assert sums.by_class == {}
+        assert sums.balanced_accuracy is None
+        assert sums.metrics(3).keys() == {"accuracy", "log_loss", "calibration_error"}
+    assert (Evaluation() + secret) == secret
