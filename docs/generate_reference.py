@@ -56,15 +56,15 @@ def command_line() -> str:
     for name, (place, summary) in COMMANDS.items():
         parser = argparse.ArgumentParser(prog=f"fedcord {name}")
         importlib.import_module(f"fedcord.cli.{place}").add_arguments(parser)
-        actions = [a for a in parser._actions if not isinstance(a, argparse._HelpAction)]
-        words = [_positional(action) for action in actions if not action.option_strings]
-        rows = [[_flag(action), action.help or ""] for action in actions]
-        parts += [
-            f"## fedcord {name}",
-            f"{summary[0].upper()}{summary[1:]}.",
-            f"`fedcord {name} {' '.join(words)}{' ' if words else ''}[flags]`",
-            table(["argument", "meaning"], rows),
-        ]
+        parts += [f"## fedcord {name}", f"{summary[0].upper()}{summary[1:]}."]
+        inner = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+        if not inner:
+            parts += _usage(f"fedcord {name}", parser)
+        for actions in inner:  # commands of its own
+            said = {choice.dest: choice.help or "" for choice in actions._choices_actions}
+            for word, own in actions.choices.items():
+                parts += [f"### fedcord {name} {word}", f"{said[word][0].upper()}{said[word][1:]}."]
+                parts += _usage(f"fedcord {name} {word}", own)
     parts += [
         "## Values",
         "`--set` takes `key=value` with the dotted names of "
@@ -77,6 +77,17 @@ def command_line() -> str:
         "[reference-models.md](reference-models.md).",
     ]
     return joined(parts)
+
+
+def _usage(command: str, parser: argparse.ArgumentParser) -> list[str]:
+    """How a command is written, and its arguments."""
+    actions = [a for a in parser._actions if not isinstance(a, argparse._HelpAction)]
+    words = [_positional(action) for action in actions if not action.option_strings]
+    rows = [[_flag(action), action.help or ""] for action in actions]
+    return [
+        f"`{command} {' '.join(words)}{' ' if words else ''}[flags]`",
+        table(["argument", "meaning"], rows),
+    ]
 
 
 def parameters() -> str:

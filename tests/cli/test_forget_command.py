@@ -208,3 +208,20 @@ def test_clients_are_called_by_their_names(tmp_path: Path) -> None:
     nameless = fedcord("forget", "numbers", "--client", "Bonn", cwd=tmp_path)
     assert nameless.returncode == 2
     assert "client 'Bonn': must be a number; clients of this run have no names" in nameless.stderr
+
+
+def test_work_that_was_kept_for_reuse_is_forgotten_too(tmp_path: Path) -> None:
+    words = ["accord", "--clients", "3", "--subset", "60", "--model", "mlp:4"]
+    words += ["--set", "local.epochs=1", "--reuse", "work", "--out", "run"]
+    result_of("run", *words, cwd=tmp_path)
+    everything = _files(tmp_path / "work")
+    old = tmp_path / "work" / ("0" * 64)
+    old.write_bytes(b"of a version that did not say whose it is")
+    beside = fedcord("forget", "run", "--client", "1", cwd=tmp_path)
+    assert beside.returncode == 0, beside.stderr
+    assert f"2 files of its work in '{tmp_path / 'work'}' (--reuse) stay" in beside.stdout
+    assert _files(tmp_path / "work").keys() == {*everything, old.name}
+    within = fedcord("forget", "run", "--client", "1", "--in-place", cwd=tmp_path)
+    assert "(--reuse) are deleted too" in within.stdout
+    assert _files(tmp_path / "work").keys() < everything.keys()
+    assert len(_files(tmp_path / "work")) == len(everything) - 1

@@ -38,6 +38,7 @@ def test_balanced_accuracy_is_that_of_scikit_learn(without: int) -> None:
     present = torch.tensor(guessed) != without  # scikit-learn warns of guesses that are nowhere
     assert found.accuracy == pytest.approx(accuracy_score(truth, guessed))
     elsewhere = torch.where(present, torch.tensor(guessed), _another_wrong(test, without)).numpy()
+    assert found.balanced_accuracy is not None
     assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(truth, elsewhere))
     assert abs(found.balanced_accuracy - found.accuracy) > 0.01
     seen = {label for label, own in found.by_class.items() if own.total}

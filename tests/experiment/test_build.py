@@ -95,6 +95,20 @@ def test_resuming_on_other_data_is_refused(tmp_path: Path) -> None:
         fedcord.run("fedavg", dataset=_own(1), resume=True, **settings)  # type: ignore[arg-type]
 
 
+def test_resuming_own_images_with_another_normalisation_is_refused(tmp_path: Path) -> None:
+    def images(mean: float) -> Dataset:
+        labels = np.arange(24) % 2
+        pixels = np.random.default_rng(0).integers(0, 255, (24, 1, 8, 8)).astype(np.uint8)
+        parts = Split(pixels[:16], labels[:16]), Split(pixels[16:], labels[16:])
+        return Dataset("mine", "image", *parts, ("a", "b"), (mean,), (0.5,))
+
+    settings = {"rounds": 1, "clients": 2, "model": "mlp:4", "out": tmp_path / "run"}
+    fedcord.run("fedavg", dataset=images(0.5), **settings)  # type: ignore[arg-type]
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(CheckpointError, match="the data is not what the run"):
+        fedcord.run("fedavg", dataset=images(0.1), resume=True, **settings)  # type: ignore[arg-type]
+
+
 def test_an_algorithm_object_runs_as_it_is(tmp_path: Path) -> None:
     algorithm = fedcord.FedProx(0.5, fedcord.LocalSGD(lr=0.1))
     one = fedcord.run(algorithm, rounds=2, clients=4, out=tmp_path / "one")

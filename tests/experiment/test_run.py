@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import math
@@ -236,3 +237,14 @@ def test_what_clients_were_taken_out_of_is_not_trained_on(tmp_path: Path) -> Non
     shutil.rmtree(tmp_path / "run")
     with pytest.raises(ConfigError, match="no run with these settings"):
         folders.find_run_to_resume(tmp_path, config(**PERSONAL))
+
+
+def test_folders_of_own_classes_have_names_that_every_file_system_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "datetime", _Noon)
+    own = dataclasses.replace(config(), algorithm="my_methods:Own" + "n" * 300)
+    name = folders.make_new_folder(tmp_path / "runs", own).name
+    assert name.startswith("noon-my_methods.Ownn")
+    assert name.endswith("n-own-seed0")
+    assert len(name) < 130

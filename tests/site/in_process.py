@@ -11,7 +11,7 @@ import numpy as np
 from fedcord.data.facts import Stated
 from fedcord.engine.memory_store import InProcessMemory, MemoryStore
 from fedcord.engine.transport import Transport
-from fedcord.engine.transports.wire import WireTransport
+from fedcord.engine.transports.wire import Handler, WireTransport
 from fedcord.experiment.survey import Sites
 from fedcord.experiment.terms import Terms
 from fedcord.site.answering import answer_at_site
@@ -30,10 +30,12 @@ class Hospitals:
         return Sites(self.reach, stated or Stated())
 
     def reach(self, terms: Terms) -> Transport:
-        text = terms.to_json()
-        handlers = {node: functools.partial(self._answer, node, text) for node in self.files}
-        self.handlers = handlers
-        return WireTransport(handlers, are_sites=True)
+        self.terms = terms.to_json()
+        self.handlers = {node: self.handler(node) for node in self.files}
+        return WireTransport(self.handlers, are_sites=True)
+
+    def handler(self, node: int) -> Handler:
+        return functools.partial(self._answer, node, self.terms)
 
     def _answer(self, node: int, terms: str, call: bytes) -> bytes:
         reply = answer_at_site(self.files[node], terms, call, self._memory)

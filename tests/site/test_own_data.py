@@ -8,20 +8,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fedcord.core.errors import CheckpointError, ConfigError
+from fedcord.core.examples import ClientData, Examples
 from fedcord.data.facts import Stated
+from fedcord.data.formats.images import channel_statistics
 from fedcord.data.standardise import standardisation
 from fedcord.engine.federation import Patience
 from fedcord.engine.requests import unpack_replies
+from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment import run as run_module
 from fedcord.experiment import terms as terms_module
+from fedcord.experiment.compare import make_study, run_study
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
 from fedcord.experiment.survey import survey
 from fedcord.report.build import build_report
-from fedcord.report.load import load_run
+from fedcord.report.leaderboard import leaderboard
+from fedcord.report.load import load_run, load_runs
 from fedcord.site.own_data import read_site
 from fedcord.site.site_file import load_site
 from tests.site.in_process import Hospitals, own_table
@@ -211,3 +217,108 @@ def test_a_site_that_was_absent_gets_its_model_when_it_is_back(tmp_path: Path) -
     assert {k: back[k] for k in same} == {k: whole[k] for k in same}
     assert load_run(tmp_path / "run").is_finished
     assert run(config("fedhip"), again, sites=there.sites()) == back  # nothing left to do
+
+
+def test_who_leaves_is_named_and_who_comes_late_is_in(tmp_path: Path) -> None:
+    there = hospitals(tmp_path)
+    late = there.files.pop(22)
+    settings = config(rounds=4)
+
+    def watch(record: RoundRecord) -> None:
+        if record.round == 1:
+            there.files[22] = late
+            there.handlers[22] = there.handler(22)
+        if record.round == 2:
+            there.handlers.pop(20)
+
+    place = Place(tmp_path / "run", patience=Patience(quorum=0.6))
+    result = run(settings, place, run_module.Progress(round=watch), sites=there.sites())
+    text = (tmp_path / "run" / "metrics.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [line["clients"] for line in lines] == [2, 3, 3, 3]
+    assert [line.get("missing") for line in lines[2:]] == [{"0": "absent: nobody is there"}] * 2
+    assert result["awaited"] == {"0": "absent: nobody is there"}
+
+
+def test_a_study_over_sites_is_paired_and_reported(tmp_path: Path) -> None:
+    there = hospitals(tmp_path)
+    settings = {**SETTINGS, "rounds": 2, "params": {}}
+    study = make_study(["afl", "fedhip"], settings, 2, name="tumours")
+    place = Place(tmp_path / "study")
+    assert run_study(study, tmp_path / "study", place, sites=there.sites()) == []
+    board = leaderboard(load_runs(tmp_path / "study"))
+    assert {row.name for row in board.rows} == {"afl", "fedhip"}
+    assert len(board.seeds) == 2
+
+
+def test_counts_of_classes_pass_only_where_a_site_shares_them(tmp_path: Path) -> None:
+    there = hospitals(tmp_path, 2)
+    there.files[21].write_text(there.files[21].read_text() + "share_class_counts = true\n")
+    settings = config(clients=2)
+    run(settings, Place(tmp_path / "run"), sites=there.sites())
+    recorded = json.loads((tmp_path / "run" / "partition.json").read_text())
+    assert recorded["counts"] == [None, [35, 29]]
+    tested = {20: [], 21: []}  # type: dict[int, list[Any]]
+    for node, answer in there.sent:
+        (reply,) = unpack_replies(answer)  # type: ignore[misc]
+        if reply.verb == "evaluate":
+            tested[node].append(reply.values["by_class"])
+    assert not any(tested[20])
+    assert all(tested[21])
+    first = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
+    assert first["balanced_accuracy"] is None  # not everybody says
+
+
+@pytest.mark.parametrize(
+    ("entry", "sizes"),
+    [
+        ("", (64, 16, 20)),  # the fifth that loading holds out
+        ("test = 0.5", (30, 20, 50)),
+        ('test = "npz:../hospital-0/cases.npz"', (80, 20, 80)),
+    ],
+)
+def test_what_a_site_tests_on(tmp_path: Path, entry: str, sizes: tuple[int, ...]) -> None:
+    own_table(tmp_path, 0)
+    path = own_table(tmp_path, 1)
+    path.write_text(path.read_text() + entry)
+    data = read_site(load_site(path), config())
+    assert data.sizes(1) == sizes
+    rows = torch.cat([part.inputs for part in _parts(data.client(1))])
+    assert len(rows.unique(dim=0)) == len(rows)  # nothing is tested that was trained on
+
+
+def _parts(data: ClientData) -> tuple[Examples, ...]:
+    return data.train, data.validation, data.test
+
+
+def test_pictures_of_all_sites_are_prepared_by_common_constants(tmp_path: Path) -> None:
+    files, pictures = {}, []
+    for client in range(2):
+        rng = np.random.default_rng(client)
+        x = rng.integers(0, 100 + 100 * client, size=(60, 8, 8, 3), dtype=np.uint8)
+        (tmp_path / str(client)).mkdir()
+        np.savez(tmp_path / str(client) / "x.npz", x=x, y=np.arange(60) % 3)
+        files[client] = tmp_path / str(client) / "site.toml"
+        files[client].write_text(f'client = {client}\ndata = "npz:x.npz"\n')
+        site = load_site(files[client])
+        pictures.append(read_site(site, config(clients=2)).client(client).train.inputs.numpy())
+    facts = survey(config(clients=2), Hospitals(files).sites(), Patience())
+    assert (facts.mean, facts.std) == channel_statistics(np.concatenate(pictures))
+
+
+def test_a_method_of_ones_own_must_be_trusted_by_the_site(tmp_path: Path) -> None:
+    there = hospitals(tmp_path)
+    name = "fedcord.algorithms.averaging.fedavg:FedAvg"
+    with pytest.raises(ConfigError, match=r"add it to algorithms in site\.toml"):
+        survey(config(name, rounds=1), there.sites(), Patience())
+    for path in there.files.values():
+        path.write_text(path.read_text() + f'algorithms = ["{name}"]\n')
+    assert survey(config(name, rounds=1), there.sites(), Patience()).kind == "vector"
+
+
+def test_data_at_sites_cannot_be_simulated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="lies at sites and cannot be simulated"):
+        run(config(), Place(tmp_path / "run"))
+    with pytest.raises(ConfigError, match="partition = iid: the data of 'sites:tumours' lies at"):
+        config(partition="iid")
+    assert not (tmp_path / "run").exists()

@@ -1,10 +1,11 @@
-"""Flags that several commands share, and how they become settings."""
+"""Flags and names that several commands share, and how they become settings."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,25 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose how to train and where."""
+    add_training_flags(parser)
+    parser.add_argument(
+        "--engine",
+        default="sequential",
+        metavar="E",
+        help="sequential, processes (fastest for long runs) or wire (strict test)",
+    )
+    parser.add_argument("--workers", metavar="N", help="processes (default and at most: cores)")
+    parser.add_argument(
+        "--reuse",
+        type=path,
+        metavar="DIR",
+        help="keep clients' work here and take it from here when methods differ on the server only",
+    )
+    add_exchange_flags(parser)
+
+
+def add_training_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that choose how to train."""
     for name, text in RUN_FLAGS.items():
         parser.add_argument(f"--{name}", metavar="X", help=text)
     parser.add_argument(
@@ -81,19 +101,10 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         dest="assignments",
         help="a parameter of the algorithm, such as local.lr=0.1, repeatable",
     )
-    parser.add_argument(
-        "--engine",
-        default="sequential",
-        metavar="E",
-        help="sequential, processes (fastest for long runs) or wire (strict test)",
-    )
-    parser.add_argument("--workers", metavar="N", help="processes (default and at most: cores)")
-    parser.add_argument(
-        "--reuse",
-        type=path,
-        metavar="DIR",
-        help="keep clients' work here and take it from here when methods differ on the server only",
-    )
+
+
+def add_exchange_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that choose where results go, and for whom to wait."""
     parser.add_argument("--out", type=path, metavar="DIR", help="folder for the results")
     parser.add_argument("--resume", action="store_true", help="go on with an unfinished run")
     parser.add_argument(
@@ -170,6 +181,20 @@ def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
     return place
 
 
+def place_of_nodes(arguments: argparse.Namespace, out: Path | None) -> Place:
+    """Where a run happens whose nodes are no engine's, from `add_exchange_flags`."""
+    from fedcord.experiment.run import Place
+
+    return Place(
+        out,
+        resume=arguments.resume or arguments.retry_failed,
+        data_dirs=arguments.data_dir,
+        allow_download=arguments.download,
+        retry_failed=arguments.retry_failed,
+        patience=patience_from(arguments),
+    )
+
+
 def patience_from(arguments: argparse.Namespace) -> Patience:
     """How long to wait for whom."""
     from fedcord.core.params import build
@@ -184,3 +209,14 @@ def patience_from(arguments: argparse.Namespace) -> Patience:
 def workers_from(arguments: argparse.Namespace) -> Any:
     """The number of workers as it was given; Place and `engine_problems` judge it."""
     return None if arguments.workers is None else parse_value(arguments.workers)
+
+
+def find_own_modules(names: Iterable[str]) -> None:
+    """Let modules that the user names be found in the current folder, after everything installed.
+
+    Call it with names that the user wrote, never with names from a run folder: results of others
+    are read without running what lies beside them.
+    """
+    folder = str(Path.cwd())
+    if any(":" in name for name in names) and folder not in sys.path:
+        sys.path.append(folder)

@@ -7,10 +7,14 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedcord.cli.flags import path
 from fedcord.core.errors import CheckpointError, ConfigError, shown, unknown_name
 from fedcord.core.names import client_said, clients_listed
+
+if TYPE_CHECKING:
+    from fedcord.experiment.forget import Forgotten
 
 MAX_DIGITS = 10
 
@@ -73,10 +77,25 @@ def execute(arguments: argparse.Namespace) -> None:
     )
     sys.stdout.write(
         f"{who} is forgotten: {what} in '{done.run_dir}' is the one trained "
-        f"without it.\n{old}.\n{encoder}"
+        f"without it.\n{old}.\n{_elsewhere(done, arguments.in_place)}{encoder}"
         f"largest relative difference to training again: {done.difference:.1e}\n"
         f"test accuracy {done.accuracy_before:.4f} before, {done.accuracy_after:.4f} after.\n"
     )
+
+
+def _elsewhere(done: Forgotten, in_place: bool) -> str:
+    """What lies outside the run of the client's, in words."""
+    text = ""
+    if done.work:
+        files = f"{len(done.work)} file{'s' * (len(done.work) > 1)} of its work in "
+        files += f"'{Path(done.work[0]).parent}' (--reuse)"
+        text += f"{files} {'are deleted too' if in_place else 'stay; --in-place deletes them'}.\n"
+    if done.stored_features is not None:
+        text += (
+            f"Features of its examples stay in '{done.stored_features}'; delete that folder, and "
+            "what others need is computed again.\n"
+        )
+    return text
 
 
 def _client(run: Path, text: str) -> tuple[int, str | None]:

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 from fedcord.cli.flags import (
     add_data_flags,
     add_run_flags,
+    find_own_modules,
     place_from,
     settings_from,
     workers_from,
 )
-from fedcord.cli.own_modules import find_own_modules
 from fedcord.core.errors import ConfigError, gather
 from fedcord.metrics.registry import DEFAULT, find_metric, metric_problems
 
 if TYPE_CHECKING:
+    from fedcord.cli.progress import RunBars
     from fedcord.report.load import Run
 
 
@@ -56,18 +57,29 @@ def execute(arguments: argparse.Namespace) -> None:
     was_finished = out is not None and RunFolder(out).is_finished
     with RunBars(hidden=arguments.json or arguments.quiet) as bars:
         result = run(config, place, bars.watch(config.algorithm, config.seed))
-    if was_finished:
-        sys.stderr.write(f"'{out}' is finished already; nothing to do.\n")
-    if arguments.json:
-        sys.stdout.write(json.dumps(result) + "\n")
-    else:
-        from fedcord.report.caveats import caveats
-        from fedcord.report.load import load_run
+    show_result(result, bars, arguments.json, was_finished, arguments.metric)
 
-        own = load_run(Path(result["run_dir"]))
-        _show(result, own, arguments.metric or str(result.get("metric", DEFAULT)))
-        sys.stdout.flush()
-        bars.say(caveats({own.name: [own]}))
+
+def show_result(
+    result: dict[str, object],
+    bars: RunBars,
+    as_json: bool,
+    was_finished: bool,
+    metric: str | None = None,
+) -> None:
+    """What came out, for a person or a program."""
+    if was_finished:
+        sys.stderr.write(f"'{result['run_dir']}' is finished already; nothing to do.\n")
+    if as_json:
+        sys.stdout.write(json.dumps(result) + "\n")
+        return
+    from fedcord.report.caveats import caveats
+    from fedcord.report.load import load_run
+
+    own = load_run(Path(str(result["run_dir"])))
+    _show(result, own, metric or str(result.get("metric", DEFAULT)))
+    sys.stdout.flush()
+    bars.say(caveats({own.name: [own]}))
 
 
 def _show(result: dict[str, object], own: Run, metric: str) -> None:

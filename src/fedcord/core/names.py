@@ -90,6 +90,16 @@ def told_name(name: object) -> str:
     return name
 
 
+def folder_name(text: str) -> str:
+    """A text as part of a folder's name on any file system.
+
+    >>> folder_name("my_methods:Own")
+    'my_methods.Own'
+    """
+    safe = "".join("." if c in FORBIDDEN or not c.isprintable() else c for c in text)
+    return safe[:LONGEST_NAME]
+
+
 def is_text(name: str) -> bool:
     """Whether a name can be written to a file; bytes of a path that are not UTF-8 cannot."""
     try:

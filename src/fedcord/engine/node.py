@@ -137,14 +137,14 @@ class Introduction:
     Attributes:
         class_counts: training examples of each class; None: it keeps them to itself.
         test_counts: likewise of its own test part.
+        tells_classes: whether its tests say how many examples of each class they had.
         gives_memory: whether it hands out what its clients keep, as simulations do.
-        tells_classes: whether tests of its clients may tell how many examples of each class it has.
     """
 
     class_counts: tuple[int, ...] | None = None
     test_counts: tuple[int, ...] | None = None
-    gives_memory: bool = True
     tells_classes: bool = True
+    gives_memory: bool = True
 
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it; the inverse of `from_plain`."""
@@ -157,8 +157,8 @@ class Introduction:
             None if values[name] is None else tuple(map(count, values[name]))
             for name in ("class_counts", "test_counts")
         )
-        gives, tells = (values[name] is True for name in ("gives_memory", "tells_classes"))
-        return Introduction(classes, tests, gives, tells)
+        told = values["tells_classes"] is True, values["gives_memory"] is True
+        return Introduction(classes, tests, *told)
 
 
 class ClientNode:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from fedcord.core.names import name_problem
 from fedcord.core.params import LARGEST
 from fedcord.data.dataset import Dataset
 from fedcord.data.download import Progress as DownloadProgress
+from fedcord.data.facts import Stated
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.folders import check_folder
 from fedcord.experiment.load import load_config, merged, read_toml
 from fedcord.experiment.review import review_contenders
 from fedcord.experiment.run import Place, Progress, failure_record, run
+from fedcord.experiment.survey import Sites
 from fedcord.metrics.registry import metric_problems
 from fedcord.models.registry import check_model
 from fedcord.store.checksums import FAILURE
@@ -42,6 +45,7 @@ FORMS: Mapping[str, tuple[type, str]] = {
     "metric": (str, "the name of a metric, in quotes"),
     "settings": (dict, "a table, [settings]"),
     "params": (dict, "a table, [params]"),
+    "task": (dict, "a table, [task]"),
     "variants": (dict, "tables, [variants.LABEL]"),
 }
 """The entries of a study file."""
@@ -52,6 +56,10 @@ MISPLACED = {
 """Fields of a run that are no settings of a study."""
 
 
+RunOne = Callable[[RunConfig, Place, Progress, Dataset | None], dict[str, Any]]
+"""How one run of a study is done."""
+
+
 @dataclass(frozen=True)
 class Study:
     """A grid of runs: every contender under every seed.
@@ -60,12 +68,14 @@ class Study:
         name: of the study and its folder.
         contenders: label to configuration under the first seed.
         seeds: each decides partition, weights and sampling, for all contenders alike.
+        stated: what the study says of its data, which data that does not fit is measured by.
         metric: what contenders are compared by; None: what their runs were asked about.
     """
 
     name: str
     contenders: Mapping[str, RunConfig]
     seeds: tuple[int, ...]
+    stated: Stated = field(default_factory=Stated)
     metric: str | None = None
 
     def runs(self) -> list[tuple[str, RunConfig]]:
@@ -167,7 +177,7 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     if unknown:
         problems.append(
             f"'{path}' has unknown entries: {', '.join(unknown)}. Allowed: name, algorithms, "
-            "seeds, metric, [settings], [params], [variants.LABEL]."
+            "seeds, metric, [settings], [params], [task], [variants.LABEL]."
         )
     for entry, (kind, words) in FORMS.items():
         if entry in values and not isinstance(values[entry], kind):
@@ -186,6 +196,8 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     variants = {label: _without(form, overrides) for label, form in variants.items()}
     seeds = overrides.get("seeds", values.get("seeds", 1))
     with gather(problems):
+        stated = Stated.from_plain(values.get("task", {}))
+    with gather(problems):
         metric = overrides.get("metric", values.get("metric"))
         name = values.get("name", path.stem)
         study = make_study(algorithms, common, seeds, assignments, name, variants, metric)
@@ -193,7 +205,7 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
         problems.pop()
     if problems:
         raise ConfigError(problems)
-    return study
+    return replace(study, stated=stated)
 
 
 def named_in(path: Path) -> list[str]:
@@ -213,13 +225,16 @@ def run_study(
     progress_for: Callable[[str, RunConfig], Progress] = lambda label, config: Progress(),
     dataset: Dataset | None = None,
     on_download: DownloadProgress | None = None,
+    sites: Sites | None = None,
+    run_one: RunOne | None = None,
 ) -> list[Failure]:
     """Run what is missing of a study under `root`, one run after another.
 
     A study's own metric wins over that of `place`.
 
     What does not fit is refused before the first run, of all contenders together. What shows only
-    while one runs is a failure of that run and does not end the study.
+    while one runs is a failure of that run and does not end the study. Where the data lies at
+    `sites`, they say themselves what does not fit. `run_one` does a run elsewhere than here.
 
     Returns:
         The runs that failed, now or before.
@@ -241,7 +256,9 @@ def run_study(
     ]
     if problems:  # weights that are not there: now, not hours later when their turn comes
         raise ConfigError(problems)
-    if ahead:
+    if sites is not None:
+        sites = replace(sites, stated=study.stated)
+    elif ahead:
         review_contenders(
             contenders,
             sorted({config.seed for _, config in ahead}),
@@ -249,11 +266,13 @@ def run_study(
             place.data_dirs,
             place.allow_download,
             on_download,
+            study.stated,
         )
+    do = run_one or functools.partial(run, sites=sites)
     failures = []
     for label, config, out in runs:
         try:
-            run(config, replace(place, out=out), progress_for(label, config), dataset)
+            do(config, replace(place, out=out), progress_for(label, config), dataset)
         except FailedRunError:  # before, and it is not to be tried again
             failures.append(_failure(label, config, RunFolder(out).read_json(FAILURE)))
         except ENDS_ALL:

@@ -16,6 +16,7 @@ from fedcord.core.names import client_said
 from fedcord.core.tensors import Tensors
 from fedcord.engine.federation import Federation
 from fedcord.engine.requests import Reply, Request, Verb
+from fedcord.engine.reuse import work_of
 from fedcord.engine.rounds import evaluate_model
 from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Experiment, build_experiment
@@ -62,6 +63,9 @@ class Forgotten:
             `kept` or `dropped`.
         is_verified: whether the run's files could be compared with checksums.
         run_dir: folder of the model without the client.
+        work: files of the client's work in the folder of `--reuse` that the run knew; deleted if
+            the run itself was changed.
+        stored_features: folder that keeps features of examples, the client's among them.
     """
 
     client: ClientId
@@ -71,6 +75,8 @@ class Forgotten:
     encoder: str
     is_verified: bool
     run_dir: str
+    work: tuple[str, ...] = ()
+    stored_features: str | None = None
 
 
 def forget_client(
@@ -129,9 +135,12 @@ def forget_client(
         if in_place:
             folder.write_json(FORGETTING, dataclasses.asdict(plan))
             _write(folder, experiment, new)
+            for path in (work := _work(experiment, source, client)):
+                path.unlink(missing_ok=True)
             (folder.path / FORGETTING).unlink()
         else:
             _make(target, experiment, new)
+            work = _work(experiment, source, client)
     return Forgotten(
         client,
         difference,
@@ -140,6 +149,8 @@ def forget_client(
         encoder,
         is_verified or begun is not None,
         str(target.path),
+        tuple(map(str, work)),
+        None if experiment.stored_features is None else str(experiment.stored_features),
     )
 
 
@@ -299,6 +310,14 @@ def _evaluated(
     costs[-1] |= tested
     provenance = {**source.provenance, **plan.marks()}
     return _Run(checkpoint, source.settings, provenance, costs, result)
+
+
+def _work(experiment: Experiment, source: _Run, client: ClientId) -> list[Path]:
+    """What lies of the client's work outside the run, as far as the run knew."""
+    reuse = source.provenance.get("reuse")
+    if not isinstance(reuse, str) or not Path(reuse).is_dir():
+        return []
+    return work_of(Path(reuse), experiment.population.client(client))
 
 
 def _beside(run: Path, result: Mapping[str, Any], plan: _Plan) -> Path:

@@ -51,8 +51,8 @@ def as_features(
     threads: int,
     data_dirs: Sequence[Path] | None,
     on_example: OnExample,
-) -> Population:
-    """The same people with features for inputs.
+) -> tuple[Population, Path | None]:
+    """The same people with features for inputs, and the folder that keeps features, if any.
 
     Args:
         population: examples as stored.
@@ -71,9 +71,11 @@ def as_features(
     with torch_threads(threads):
         features = store.features(everything, on_example)
     train, test = features.split([len(population.inputs), len(population.test)])
-    return dataclasses.replace(
+    people = dataclasses.replace(
         population, inputs=train, test=Examples(test, population.test.labels)
     )
+    is_kept = store.folder is not None and store.folder.exists()
+    return people, store.folder if is_kept else None
 
 
 def _network(task: Task, threads: int) -> tuple[FrozenNetwork, str]:

@@ -32,14 +32,17 @@ def client_names(partition: Mapping[str, Any]) -> dict[ClientId, str]:
     return {client: str(name) for client, name in enumerate(partition.get("client_names") or ())}
 
 
-def provenance_record(config: RunConfig, holdings: Holdings) -> dict[str, Any]:
-    """The content of `provenance.json`."""
+def provenance_record(
+    config: RunConfig, holdings: Holdings, reuse: Path | None = None
+) -> dict[str, Any]:
+    """The content of `provenance.json`; with `reuse`, where clients' work lies outside the run."""
     return provenance(
         config_hash=config.hash,
         partition_hash=holdings.hash,
         data_hash=holdings.data_hash,
         threads=config.threads,
         command=shlex.join(["fedcord", *sys.argv[1:]]),
+        reuse=reuse,
     )
 
 

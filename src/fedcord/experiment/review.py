@@ -14,10 +14,9 @@ from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.data.dataset import Dataset
 from fedcord.data.download import Progress as DownloadProgress
-from fedcord.data.registry import load_dataset
-from fedcord.experiment.build import Plan, dealt, fitted
-from fedcord.experiment.config import RunConfig
-from fedcord.experiment.partition import partition_of
+from fedcord.data.facts import DataFacts, Stated
+from fedcord.experiment.build import Plan, dealt, fitted, load_configured
+from fedcord.experiment.config import RunConfig, partition_of
 
 
 def review_contenders(
@@ -27,6 +26,7 @@ def review_contenders(
     data_dirs: Sequence[Path] | None = None,
     allow_download: bool = False,
     on_download: DownloadProgress | None = None,
+    stated: Stated = Stated(),  # noqa: B008 - frozen
 ) -> None:
     """Try what runs do before their first file, and refuse every misfit together.
 
@@ -37,6 +37,7 @@ def review_contenders(
         data_dirs: where to look for data files.
         allow_download: whether missing data may be fetched from its official place.
         on_download: (bytes held, bytes in all or None) while data is fetched.
+        stated: what the data must be like.
 
     Raises:
         ConfigError: what is wrong, and with which contenders where not with all.
@@ -44,12 +45,10 @@ def review_contenders(
     """
     any_config = next(iter(contenders.values()))
     if dataset is None:
-        dataset = load_dataset(
-            any_config.dataset,
-            data_dirs=data_dirs,
-            allow_download=allow_download,
-            progress=on_download,
-        )
+        dataset = load_configured(any_config, data_dirs, allow_download, on_download)
+    differences = stated.differences(DataFacts.of(dataset))
+    if differences:
+        raise ConfigError([f"data set '{dataset.name}': {words}." for words in differences])
     for seed in seeds[1:]:
         try:
             partition_of(replace(any_config, seed=seed), dataset)

@@ -172,7 +172,9 @@ def run(
 
         def begin(holdings: Holdings) -> None:
             if not folder.is_started:
-                origin = provenance_record(config, holdings) | identity
+                shares = sites is None and plan.algorithm.traits.shares_work
+                reuse = place.reuse if shares else None
+                origin = provenance_record(config, holdings, reuse) | identity
                 folder.write_start(config.plain(), holdings.record(), origin)
             folder.check()  # before anything is written over what it may be wrong about
             folder.clear_failure()

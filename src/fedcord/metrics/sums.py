@@ -19,7 +19,8 @@ from fedcord.metrics.calibration import CalibrationBin, calibration_error
 from fedcord.metrics.per_class import ClassCounts, balanced_accuracy, macro_f1, macro_precision
 from fedcord.metrics.ranking import Ranked, ScoreHistogram, macro
 
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 Confusion = Mapping[tuple[int, int], int]
 """(class, class it was answered with) to examples."""
 

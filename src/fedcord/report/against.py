@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.metrics.registry import Metric
 from fedcord.report.leaderboard import Leaderboard, over_shared_seeds
-from fedcord.report.markdown import pipe_table
 from fedcord.report.numbers import counted, p_value
 from fedcord.report.row import Row
 from fedcord.report.scores import (
@@ -22,6 +21,7 @@ from fedcord.report.scores import (
     score_gap,
     score_heading,
 )
+from fedcord.report.tables import pipe_table
 from fedcord.statistics import PairedDifference, holm, paired_difference
 
 LEVEL = 0.05

@@ -17,34 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from fedcord.core.errors import CheckpointError, PairingError
+from fedcord.core.errors import CheckpointError
 from fedcord.metrics.registry import DEFAULT, METRICS, Metric, find_metric
 from fedcord.report.caveats import caveats, failed_runs, left_out
+from fedcord.report.chosen_runs import (
+    common_seeds,
+    ended_by_name,
+    result_of,
+    with_the_same_clients,
+)
 from fedcord.report.constant import ConstantAnswer, constant_answer
 from fedcord.report.load import MOST_NAMED, Failure, Result, Run
 from fedcord.report.measured import Dispersion
-from fedcord.report.numbers import counted, percent
+from fedcord.report.numbers import counted
 from fedcord.report.row import Failed, Row
 from fedcord.report.scores import interval_words, score_interval
 from fedcord.report.subject import same_data
 from fedcord.report.training import untrained_seeds
 from fedcord.statistics import Outcome, PairedDifference, holm, pair, paired_difference
-
-ROW_SETTINGS = (
-    "algorithm",
-    "dataset",
-    "partition",
-    "clients",
-    "rounds",
-    "model",
-    "participation",
-    "subset",
-    "longtail",
-    "validation",
-    "test",
-    "params",
-)
-"""Settings in which the seeds of one row must agree, or they are not repetitions of one thing."""
 
 PAIR_SETTINGS = ("subset", "longtail", "validation", "test")
 """Settings in which two rows must agree beside data and partition, whose hashes are compared. What
@@ -174,9 +164,9 @@ def leaderboard(runs: Sequence[Run], metric_name: str | None = None) -> Leaderbo
         PairingError: when runs differ in more than the algorithm, or share no seed.
         CheckpointError: when no run is finished.
     """
-    kept, left_out_forgotten = _that_hold_the_same_clients(runs)
-    by_name = _ended_by_name(kept)
-    seeds = _common_seeds(by_name)
+    kept, left_out_forgotten = with_the_same_clients(runs)
+    by_name = ended_by_name(kept)
+    seeds = common_seeds(by_name)
     finished = {
         name: tuple(own[seed] for seed in seeds if own[seed].is_finished)
         for name, own in by_name.items()
@@ -227,68 +217,6 @@ def leaderboard(runs: Sequence[Run], metric_name: str | None = None) -> Leaderbo
     )
 
 
-def _that_hold_the_same_clients(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """Runs to compare, and what to say of those whose model has forgotten clients the others hold.
-
-    Where all runs have forgotten the same clients they are compared like any others.
-    """
-
-    def forgotten(run: Run) -> tuple[int, ...]:
-        return run.result.forgotten if run.result is not None else ()
-
-    groups = sorted({forgotten(run) for run in runs if run.is_finished}, key=len)
-    if len(groups) < 2:
-        return list(runs), []
-    kept = [run for run in runs if forgotten(run) == groups[0] or not run.is_finished]
-    others = [run for run in runs if run not in kept]
-    return kept, [
-        f"{run.name}, seed {run.seed} ({percent(_result(run).accuracy)} %), is left out: it was "
-        "made by 'forget', and the other runs hold other clients."
-        for run in others
-    ]
-
-
-def _ended_by_name(runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
-    """Runs that are finished or have failed."""
-    by_name: dict[str, dict[int, Run]] = {}
-    for run in runs:
-        if not run.is_finished and run.failure is None:
-            continue
-        own = by_name.setdefault(run.name, {})
-        if run.seed in own:
-            raise PairingError(
-                f"{run.name} has two runs for seed {run.seed}: {own[run.seed].folder} and "
-                f"{run.folder}; keep one of them, or report the folders separately."
-            )
-        for other in itertools.islice(own.values(), 1):
-            for key in ROW_SETTINGS:
-                if run.config.get(key) != other.config.get(key):
-                    raise PairingError(
-                        f"the runs of {run.name} differ in '{key}': seed {other.seed} has "
-                        f"{other.config.get(key)}, seed {run.seed} has {run.config.get(key)}; the "
-                        "seeds of one row must repeat one setting: report them separately."
-                    )
-        own[run.seed] = run
-    if not by_name:
-        raise CheckpointError(
-            f"none of {counted(len(runs), 'run')} is finished, so there is nothing to compare; "
-            "continue with --resume."
-        )
-    return by_name
-
-
-def _common_seeds(by_name: Mapping[str, Mapping[int, Run]]) -> tuple[int, ...]:
-    common = sorted(set.intersection(*(set(own) for own in by_name.values())))
-    if not common:
-        having = "; ".join(
-            f"{name} has {', '.join(map(str, sorted(own)))}" for name, own in by_name.items()
-        )
-        raise PairingError(
-            f"no seed is finished by every algorithm: {having}; run all of them on the same seeds."
-        )
-    return tuple(common)
-
-
 def _difference(
     metric: Metric, name: str, runs: Sequence[Run], best: str, best_runs: Sequence[Run]
 ) -> PairedDifference | None:
@@ -312,7 +240,7 @@ def _row(
     difference: PairedDifference | None,
     p_holm: float | None,
 ) -> Row:
-    results = [_result(run) for run in runs]
+    results = [result_of(run) for run in runs]
     # a mean over some of the seeds would stand beside means over all of them
     known = set.intersection(*(set(result.measured.values) for result in results))
     measured = {
@@ -362,27 +290,22 @@ def _over_clients(results: Sequence[Result]) -> dict[str, Dispersion]:
     }
 
 
-def _result(run: Run) -> Result:
-    assert run.result is not None  # only finished runs come here
-    return run.result
-
-
 def _value(run: Run, metric: Metric) -> float:
-    return _result(run).measured.values[metric.name]
+    return result_of(run).measured.values[metric.name]
 
 
 def _asked(runs: Mapping[str, Sequence[Run]]) -> str:
     """The one metric that all runs were asked about; the accuracy where there is no such."""
-    asked = {_result(run).measured.asked for own in runs.values() for run in own}
+    asked = {result_of(run).measured.asked for own in runs.values() for run in own}
     return (asked.pop() or DEFAULT) if len(asked) == 1 else DEFAULT
 
 
 def _check_measured(runs: Sequence[Run], metric: Metric) -> None:
     """Refuse runs that did not measure what is to be compared, by name."""
-    lacking = [run for run in runs if metric.name not in _result(run).measured.values]
+    lacking = [run for run in runs if metric.name not in result_of(run).measured.values]
     if not lacking:
         return
-    every = set.intersection(*(set(_result(run).measured.values) for run in runs))
+    every = set.intersection(*(set(result_of(run).measured.values) for run in runs))
     shown = ", ".join(str(run.folder) for run in lacking[:MOST_NAMED])
     more = f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
     where = "clients have no test parts" if metric.over_clients else "it could not be measured"
@@ -394,7 +317,7 @@ def _check_measured(runs: Sequence[Run], metric: Metric) -> None:
 
 
 def _outcome(run: Run, metric: Metric) -> Outcome:
-    result = _result(run)
+    result = result_of(run)
     settings = {key: run.config[key] for key in PAIR_SETTINGS if key in run.config}
     settings["subset"] = run.config.get("subset", "none")
     if "dataset" in run.config:

@@ -10,9 +10,9 @@ import numpy as np
 from fedcord.core.errors import ConfigError
 from fedcord.metrics.registry import METRICS, Metric
 from fedcord.report.leaderboard import Leaderboard, marks_by_study
-from fedcord.report.markdown import pipe_table
 from fedcord.report.numbers import NOTHING, counted
 from fedcord.report.scores import score, score_bracket, score_heading
+from fedcord.report.tables import pipe_table
 from fedcord.statistics import MeanInterval
 
 

@@ -1,10 +1,11 @@
-"""The leaderboard as CSV (full precision), Markdown and LaTeX (as read)."""
+"""The leaderboard as CSV (full precision), Markdown and LaTeX (as read); tables with pipes."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
+from collections.abc import Sequence
 
 from fedcord.metrics.registry import METRICS, Metric
 from fedcord.report.balanced import (
@@ -17,7 +18,6 @@ from fedcord.report.balanced import (
 from fedcord.report.classes import class_table, classes_sentence, has_classes
 from fedcord.report.groups import group_kinds, group_table
 from fedcord.report.leaderboard import Leaderboard
-from fedcord.report.markdown import pipe_table
 from fedcord.report.metrics_table import TITLE as ALL_METRICS
 from fedcord.report.metrics_table import has_more, metrics_sentence, metrics_table
 from fedcord.report.numbers import NOTHING, byte_size, duration, p_value
@@ -157,3 +157,14 @@ LATEX = {
 
 def _latex(text: str) -> str:
     return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found.group()], text)
+
+
+def pipe_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lines of a table: the first column to the left, all others to the right."""
+    marks = ["---"] + ["---:"] * (len(headings) - 1)
+    return "\n".join(_line(line) for line in [headings, marks, *rows])
+
+
+def _line(cells: Sequence[str]) -> str:
+    safe = [cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells]
+    return "| " + " | ".join(" ".join(cell.split()) for cell in safe) + " |"

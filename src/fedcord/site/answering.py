@@ -28,6 +28,7 @@ from fedcord.experiment.build import is_standardised, make_plan
 from fedcord.experiment.frozen_features import as_features
 from fedcord.experiment.survey import FIRST, MEAN, SECOND
 from fedcord.experiment.terms import Terms
+from fedcord.site.kept_model import is_final, keep_model
 from fedcord.site.own_data import SiteData, read_site
 from fedcord.site.site_file import SiteFile, load_site
 
@@ -51,8 +52,11 @@ def answer_at_site(path: Path, terms: str, call: bytes, store: MakeStore) -> byt
         with torch_threads(agreed.config.threads):
             if request.verb == "survey":
                 return pack_replies([_surveyed(request, read_site(site, agreed.config))])
-            node = node_of(site, agreed, store(site, agreed.run))
-            return pack_replies(list(node.answer(request, parcel)))
+            memory = store(site, agreed.run)
+            answer = pack_replies(list(node_of(site, agreed, memory).answer(request, parcel)))
+            if is_final(request, parcel):
+                keep_model(site, agreed, request, memory.before(site.client, request.step))
+            return answer
     except FedcordError as error:
         return pack_failure(error)
 
@@ -70,10 +74,13 @@ def node_of(site: SiteFile, terms: Terms, store: MemoryStore) -> ClientNode:
     plan = make_plan(terms.config, terms.facts, site.data_dirs or None)
     counts = data.class_counts() if site.share_class_counts else {}
     introduction = Introduction(
-        counts.get("train"), counts.get("test"), site.is_rehearsal, site.share_class_counts
+        counts.get("train"),
+        counts.get("test"),
+        tells_classes=site.share_class_counts,
+        gives_memory=site.is_rehearsal,
     )
     if plan.encoder is not None:
-        people = as_features(
+        people, _ = as_features(
             data.population,
             plan.encoder,
             terms.config.threads,

@@ -76,6 +76,30 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     )
 
 
+def read_inputs(spec: DatasetSpec) -> tuple[Array, Kind, Array | None]:
+    """The inputs `x` of an npz file, what they are, and an `id` for each if it has any.
+
+    For predictions: labels are not needed, and not read.
+    """
+    path = user_path(spec.path)
+    arrays = dict(read_npz(path))
+    if "x" not in arrays:
+        raise DataError(
+            f"{path} holds the arrays {', '.join(sorted(arrays)) or 'none'}; expected x, the "
+            "examples to predict."
+        )
+    layout = spec.choice("layout", "auto", ("auto", "nhwc", "nchw"))
+    inputs, kind = _inputs(
+        path, [arrays["x"]], layout, spec.choice("kind", "auto", ("auto", "text"))
+    )
+    ids = arrays.get("id")
+    if ids is not None and (ids.ndim != 1 or len(ids) != len(inputs[0])):
+        raise DataError(f"{path}: id has shape {list(ids.shape)}; give one for each example.")
+    if kind == "vector" and not np.isfinite(inputs[0]).all():
+        raise DataError(f"{path}: x holds NaN or infinity; clean or impute the data.")
+    return inputs[0], kind, ids
+
+
 def arrays_to_splits(path: Path, root: Path) -> tuple[Split, Split]:
     """Training and test images of a published npz file with whole-number labels."""
     parts = _parts(path, dict(read_npz(path, root)))

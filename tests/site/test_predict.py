@@ -1,0 +1,91 @@
+"""Predictions at a site, without the server."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedcord.experiment.load import load_config
+from fedcord.experiment.run import Place, run
+from fedcord.site.kept_model import find_model
+from fedcord.site.own_data import read_site
+from fedcord.site.site_file import load_site
+from tests.cli.command import fedcord
+from tests.site.in_process import Hospitals, own_table
+
+
+def _config(algorithm: str):  # type: ignore[no-untyped-def]
+    settings = {"algorithm": algorithm, "dataset": "sites:tumours", "clients": 2}
+    if algorithm == "fedavg":
+        settings |= {"rounds": 2}
+    return load_config(settings)
+
+
+def _trained(folder: Path, algorithm: str) -> tuple[Hospitals, dict[str, object]]:
+    there = Hospitals({k: own_table(folder, k) for k in range(2)})
+    return there, run(_config(algorithm), Place(folder / "run"), sites=there.sites())
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedhip", "fedproto"])
+def test_a_site_answers_as_the_run_has_tested_it(tmp_path: Path, algorithm: str) -> None:
+    """On its own test part, with its personal model where the method makes one."""
+    there, result = _trained(tmp_path, algorithm)
+    for client, path in there.files.items():
+        site = load_site(path)
+        model = find_model(site)
+        test = read_site(site, model.terms.config).agreed(model.facts).client(client).test
+        scores = torch.cat(list(model.scores(test.inputs.numpy(), site, lambda a, b: None)))
+        right = (scores.argmax(dim=1) == test.labels).double().mean()
+        assert float(right) == result["client_accuracy"][client]  # type: ignore[index]
+
+
+def test_the_command_writes_a_row_for_every_example(tmp_path: Path) -> None:
+    _trained(tmp_path, "fedhip")
+    cases = np.load(tmp_path / "hospital-1" / "cases.npz")
+    np.savez(tmp_path / "new.npz", x=cases["x"][:300], id=[f"case {n}" for n in range(100)])
+    words = ["site", "predict", "hospital-1/site.toml", "--data", "npz:new.npz", "--out", "p.csv"]
+    done = fedcord(*words, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["examples"] == 100
+    assert said["model"].startswith("fedhip-")
+    with (tmp_path / "p.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows[7].keys() == {"id", "class", "benign", "malignant"}
+    assert rows[7]["id"] == "case 7"
+    right = [row["class"] == label for row, label in zip(rows, cases["y"], strict=True)]
+    assert np.mean(right) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"x": np.zeros((4, 5))}, "examples have shape [5], the model takes [6]"),
+        ({"z": np.zeros((4, 6))}, "expected x, the examples to predict"),
+        ({"x": np.full((4, 6), np.nan)}, "x holds NaN or infinity"),
+        ({"x": np.zeros((4, 8, 8), np.uint8)}, "examples are of kind image, the model takes"),
+    ],
+)
+def test_examples_that_do_not_fit_are_refused(
+    tmp_path: Path, arrays: dict[str, np.ndarray], words: str
+) -> None:
+    _trained(tmp_path, "afl")
+    np.savez(tmp_path / "new.npz", **arrays)  # type: ignore[arg-type]
+    command = ["site", "predict", "hospital-1/site.toml", "--data", "npz:new.npz"]
+    done = fedcord(*command, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (tmp_path / "predictions.csv").exists()
+
+
+def test_a_site_without_a_model_says_so(tmp_path: Path) -> None:
+    own_table(tmp_path, 0)
+    command = ["site", "predict", "hospital-0/site.toml", "--data", "npz:hospital-0/cases.npz"]
+    done = fedcord(*command, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "has no model in" in done.stderr
