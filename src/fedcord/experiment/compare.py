@@ -166,7 +166,7 @@ def make_study(
     if problems:
         raise ConfigError(problems)
     seeds = tuple(range(first, first + num_seeds))
-    return Study(name or _name(contenders, seeds), contenders, seeds, metric)
+    return Study(name or _name(contenders, seeds), contenders, seeds, metric=metric)
 
 
 def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[str]) -> Study:
