@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedcord.core.toml import parse_value
+from fedcord.metrics.registry import DEFAULT
 
 if TYPE_CHECKING:
     from fedcord.engine.federation import Patience
@@ -119,7 +120,18 @@ def add_exchange_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deadline", metavar="S", help="seconds a round waits for answers (default: no limit)"
     )
+    add_metric_flag(parser)
     add_output_flags(parser)
+
+
+def add_metric_flag(parser: argparse.ArgumentParser) -> None:
+    """The flag that chooses what is compared."""
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="what is compared, such as balanced_accuracy, macro_f1, auroc, log_loss or "
+        "worst_client (default accuracy)",
+    )
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
@@ -157,6 +169,7 @@ def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
         arguments.reuse,
         arguments.retry_failed,
         patience_from(arguments),
+        DEFAULT if arguments.metric is None else arguments.metric,
     )
     if arguments.engine == "processes" and asked is not None and not arguments.quiet:
         started = worker_count(asked)

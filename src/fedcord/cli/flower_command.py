@@ -267,4 +267,4 @@ def _run_study(study: Study, arguments: argparse.Namespace) -> int:
     ):
         watch = bars.watch_in_turn
         failures = run_study(study, root, place, watch, run_one=local.run)
-    return show_study(root, failures, total, arguments.json)
+    return show_study(root, failures, total, arguments.json, study.metric)
