@@ -7,6 +7,7 @@ before finds the memory that belongs to it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -56,8 +57,10 @@ class InProcessMemory:
     def before(self, client: ClientId, step: int) -> Tensors:
         """What the newest step before `step` left with a client; nothing if none did."""
         kept = self._kept.get(client)
-        found = None if kept is None else _step_before(kept, step)
-        if kept is None or found is None:
+        if kept is None:
+            return {}
+        found = step_before(sorted(kept.by_step), kept.has_dropped, step)
+        if found is None:
             return {}
         memory = kept.by_step[found]
         return decode(memory) if isinstance(memory, bytes) else memory
@@ -84,14 +87,14 @@ class InProcessMemory:
         return max(kept.by_step) if kept is not None else None
 
 
-def _step_before(kept: _Kept, step: int) -> int | None:
-    """The newest of the kept steps before `step`, or None when there never was one."""
-    earlier = [known for known in kept.by_step if known < step]
+def step_before(known: Sequence[int], has_dropped: bool, step: int) -> int | None:
+    """The newest of the `known` steps before `step`, or None when there never was one."""
+    earlier = [one for one in known if one < step]
     if earlier:
         return max(earlier)
-    if kept.has_dropped:
+    if has_dropped:
         raise CheckpointError(
-            f"what is kept was left by steps {sorted(kept.by_step)}, but the server goes on from "
+            f"what is kept was left by steps {list(known)}, but the server goes on from "
             f"before step {step}; start the run anew, or go on from a newer checkpoint."
         )
     return None
