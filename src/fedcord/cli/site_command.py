@@ -95,7 +95,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _study(arguments: argparse.Namespace) -> Study:
-    from fedcord.cli.own_modules import find_own_modules
+    from fedcord.cli.flags import find_own_modules
     from fedcord.experiment.compare import load_study, make_study, named_in
 
     names, settings = arguments.algorithms, settings_from(arguments)
