@@ -6,10 +6,10 @@ PEERS  := .venv-bench
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fuzz bench clean
+.PHONY: help setup demo test test-deploy check fuzz bench clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## create .venv with the pinned versions (nothing to do when up to date)
 
@@ -28,6 +28,13 @@ demo: setup ## compare four methods on real digits and write the report
 
 test: setup ## run every test
 	$(BIN)/python -m pytest --numprocesses auto
+
+test-deploy: $(VENV)/.installed-deploy ## run the tests of real Flower processes (some ten minutes)
+	$(BIN)/python -m pytest --numprocesses 0 --override-ini addopts="--strict-markers --strict-config -q" tests/deploy
+
+$(VENV)/.installed-deploy: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt "flwr[simulation]"
+	@touch $@
 
 check: setup ## what a change must pass: format, lint, types, layers, tests (docs examples included)
 	$(BIN)/ruff format --check .

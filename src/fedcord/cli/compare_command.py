@@ -24,7 +24,6 @@ from fedcord.core.toml import parse_value
 
 if TYPE_CHECKING:
     from fedcord.experiment.compare import Failure, Study
-    from fedcord.experiment.config import RunConfig
 
 RUNS = Path("runs")
 DEFAULT_SEEDS = 3
@@ -52,26 +51,25 @@ def execute(arguments: argparse.Namespace) -> int:
 
     from fedcord.cli.progress import RunBars
     from fedcord.experiment.compare import run_study
-    from fedcord.experiment.run import Progress
 
     root = arguments.out or RUNS / study.name
     place = place_from(arguments, root)
     total = len(study.runs())
     with RunBars(arguments.json or arguments.quiet, total) as bars:
-        number = 0
-
-        def watch(label: str, config: RunConfig) -> Progress:
-            nonlocal number
-            if number:
-                bars.run_done()
-            number += 1
-            return bars.watch(label, config.seed)
-
         loading = functools.cache(lambda: bars.loading("data"))  # a bar only if it is needed
         failures = run_study(
-            study, root, place, watch, on_download=lambda held, total: loading()(held, total)
+            study,
+            root,
+            place,
+            bars.watch_in_turn,
+            on_download=lambda held, total: loading()(held, total),
         )
-    code = _show(root, failures, arguments.json)
+    return show_study(root, failures, total, arguments.json)
+
+
+def show_study(root: Path, failures: Sequence[Failure], total: int, as_json: bool) -> int:
+    """What came out of a study; 1 if a run or the page is missing."""
+    code = _show(root, failures, as_json)
     if failures:
         sys.stderr.writelines(f"failed: {failure}\n" for failure in failures)
         sys.stderr.write(

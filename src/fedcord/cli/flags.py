@@ -65,6 +65,25 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose how to train and where."""
+    add_training_flags(parser)
+    parser.add_argument(
+        "--engine",
+        default="sequential",
+        metavar="E",
+        help="sequential, processes (fastest for long runs) or wire (strict test)",
+    )
+    parser.add_argument("--workers", metavar="N", help="processes (default and at most: cores)")
+    parser.add_argument(
+        "--reuse",
+        type=path,
+        metavar="DIR",
+        help="keep clients' work here and take it from here when methods differ on the server only",
+    )
+    add_exchange_flags(parser)
+
+
+def add_training_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that choose how to train."""
     for name, text in RUN_FLAGS.items():
         parser.add_argument(f"--{name}", metavar="X", help=text)
     parser.add_argument(
@@ -81,19 +100,10 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         dest="assignments",
         help="a parameter of the algorithm, such as local.lr=0.1, repeatable",
     )
-    parser.add_argument(
-        "--engine",
-        default="sequential",
-        metavar="E",
-        help="sequential, processes (fastest for long runs) or wire (strict test)",
-    )
-    parser.add_argument("--workers", metavar="N", help="processes (default and at most: cores)")
-    parser.add_argument(
-        "--reuse",
-        type=path,
-        metavar="DIR",
-        help="keep clients' work here and take it from here when methods differ on the server only",
-    )
+
+
+def add_exchange_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that choose where results go, and for whom to wait."""
     parser.add_argument("--out", type=path, metavar="DIR", help="folder for the results")
     parser.add_argument("--resume", action="store_true", help="go on with an unfinished run")
     parser.add_argument(
@@ -156,6 +166,20 @@ def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
                 "are started.\n"
             )
     return place
+
+
+def place_of_nodes(arguments: argparse.Namespace, out: Path | None) -> Place:
+    """Where a run happens whose nodes are no engine's, from `add_exchange_flags`."""
+    from fedcord.experiment.run import Place
+
+    return Place(
+        out,
+        resume=arguments.resume or arguments.retry_failed,
+        data_dirs=arguments.data_dir,
+        allow_download=arguments.download,
+        retry_failed=arguments.retry_failed,
+        patience=patience_from(arguments),
+    )
 
 
 def patience_from(arguments: argparse.Namespace) -> Patience:

@@ -39,6 +39,7 @@ COMMANDS = {
         "inspect_command",
         "show how different the clients' data are, before any training",
     ),
+    "flower": ("flower_command", "run across real processes and sites, by Flower"),
     "forget": ("forget_command", "take one client out of a finished run, exactly"),
     "check-invariance": (
         "invariance_command",
@@ -93,7 +94,8 @@ def _answer(argv: Sequence[str] | None) -> int:
         return _fail(ConfigError(odd), EXIT_BAD_INPUT)
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
-        flags = commands.choices[arguments.command]._option_string_actions
+        flags = getattr(arguments, "own_flags", None)  # of a command below a command
+        flags = flags or commands.choices[arguments.command]._option_string_actions
         return _fail(ConfigError(unknown_words(unknown, arguments, flags)), EXIT_BAD_INPUT)
     command = importlib.import_module(f"fedcord.cli.{COMMANDS[arguments.command][0]}")
     keep_freed_memory()  # here and nowhere else: a library leaves its caller's process as it is

@@ -26,6 +26,7 @@ from fedcord.report.notes import Note, gathered, went_wrong
 
 if TYPE_CHECKING:
     from fedcord.engine.rounds import RoundRecord
+    from fedcord.experiment.config import RunConfig
     from fedcord.experiment.run import Known, Progress
 
 
@@ -35,6 +36,7 @@ class RunBars:
     def __init__(self, hidden: bool, total_runs: int = 1) -> None:
         self.console = Console(stderr=True)
         self._notes: list[Note] = []
+        self._has_begun = False
         self._hidden = hidden
         self._bars = Bars(
             SpinnerColumn(),
@@ -75,6 +77,13 @@ class RunBars:
         """One run of several is over."""
         if self._runs is not None:
             self._bars.advance(self._runs)
+
+    def watch_in_turn(self, name: str, config: RunConfig) -> Progress:
+        """Callbacks for the next of several runs; the one before is over."""
+        if self._has_begun:
+            self.run_done()
+        self._has_begun = True
+        return self.watch(name, config.seed)
 
     def watch(self, name: str, seed: int) -> Progress:
         """Callbacks for one run."""

@@ -19,6 +19,7 @@ from fedcord.cli.flags import (
 from fedcord.core.errors import ConfigError, gather
 
 if TYPE_CHECKING:
+    from fedcord.cli.progress import RunBars
     from fedcord.report.load import Run
 
 
@@ -54,18 +55,25 @@ def execute(arguments: argparse.Namespace) -> None:
     was_finished = out is not None and RunFolder(out).is_finished
     with RunBars(hidden=arguments.json or arguments.quiet) as bars:
         result = run(config, place, bars.watch(config.algorithm, config.seed))
-    if was_finished:
-        sys.stderr.write(f"'{out}' is finished already; nothing to do.\n")
-    if arguments.json:
-        sys.stdout.write(json.dumps(result) + "\n")
-    else:
-        from fedcord.report.caveats import caveats
-        from fedcord.report.load import load_run
+    show_result(result, bars, arguments.json, was_finished)
 
-        own = load_run(Path(result["run_dir"]))
-        _show(result, own)
-        sys.stdout.flush()
-        bars.say(caveats({own.name: [own]}))
+
+def show_result(
+    result: dict[str, object], bars: RunBars, as_json: bool, was_finished: bool
+) -> None:
+    """What came out, for a person or a program."""
+    if was_finished:
+        sys.stderr.write(f"'{result['run_dir']}' is finished already; nothing to do.\n")
+    if as_json:
+        sys.stdout.write(json.dumps(result) + "\n")
+        return
+    from fedcord.report.caveats import caveats
+    from fedcord.report.load import load_run
+
+    own = load_run(Path(str(result["run_dir"])))
+    _show(result, own)
+    sys.stdout.flush()
+    bars.say(caveats({own.name: [own]}))
 
 
 def _show(result: dict[str, object], own: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +52,10 @@ MISPLACED = {
     "params": "[params], or [variants.LABEL.params]",
 }
 """Fields of a run that are no settings of a study."""
+
+
+RunOne = Callable[[RunConfig, Place, Progress, Dataset | None], dict[str, Any]]
+"""How one run of a study is done."""
 
 
 @dataclass(frozen=True)
@@ -214,12 +219,13 @@ def run_study(
     dataset: Dataset | None = None,
     on_download: DownloadProgress | None = None,
     sites: Sites | None = None,
+    run_one: RunOne | None = None,
 ) -> list[Failure]:
     """Run what is missing of a study under `root`, one run after another.
 
     What does not fit is refused before the first run, of all contenders together. What shows only
     while one runs is a failure of that run and does not end the study. Where the data lies at
-    `sites`, they say themselves what does not fit.
+    `sites`, they say themselves what does not fit. `run_one` does a run elsewhere than here.
 
     Returns:
         The runs that failed, now or before.
@@ -252,10 +258,11 @@ def run_study(
             on_download,
             study.stated,
         )
+    do = run_one or functools.partial(run, sites=sites)
     failures = []
     for label, config, out in runs:
         try:
-            run(config, replace(place, out=out), progress_for(label, config), dataset, sites)
+            do(config, replace(place, out=out), progress_for(label, config), dataset)
         except FailedRunError:  # before, and it is not to be tried again
             failures.append(_failure(label, config, RunFolder(out).read_json(FAILURE)))
         except ENDS_ALL:

@@ -1,0 +1,39 @@
+"""The deployment gives the bits of the sequential engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedcord.experiment.config import RunConfig
+from fedcord.experiment.load import load_config
+from fedcord.experiment.run import Place, Progress, run
+from fedcord.flower.rehearsal import Rehearsal
+from fedcord.report.load import load_run
+
+ROUNDS = {"fedavg": 2, "fedproto": 2, "fedhpro": 2}
+SAME = ("state_hash", "accuracy", "client_accuracy", "validation_accuracy", "bytes_up")
+
+
+def config(algorithm: str, **more: Any) -> RunConfig:
+    settings = {"algorithm": algorithm, "dataset": "digits", "clients": 4, "seed": 0}
+    return load_config({**settings, "rounds": ROUNDS.get(algorithm), **more})
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["fedavg", "flare", "afl", "fedhip", "fedproto", "fedhpro", "accord"]
+)
+def test_four_nodes_give_the_bits_of_the_sequential_engine(
+    algorithm: str, four_nodes: Rehearsal, tmp_path: Path
+) -> None:
+    what = config(algorithm)
+    expected = run(what, Place(tmp_path / "sequential"))
+    found = four_nodes.run(what, Place(tmp_path / "deployed"), Progress())
+    assert {name: found[name] for name in SAME} == {name: expected[name] for name in SAME}
+    assert found["engine"] == "flower"
+    assert found["traffic"]["training"]["framed_up"] > found["bytes_up"]
+    loaded = load_run(tmp_path / "deployed")  # a run folder like any other
+    assert loaded.result is not None
+    assert loaded.result.state_hash == expected["state_hash"]
