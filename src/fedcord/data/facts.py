@@ -6,6 +6,7 @@ them by the study or by a survey, and every site compares its own with what was 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args
@@ -58,13 +59,17 @@ class DataFacts:
     @staticmethod
     def from_plain(values: Mapping[str, Any]) -> DataFacts:
         """What `plain` was made from, every value checked."""
+        if not isinstance(values, Mapping):
+            raise DataError(f"{shown(values)} are no facts of a task.")
         stated = Stated.from_plain({k: v for k, v in values.items() if k not in ("mean", "std")})
         if None in (stated.kind, stated.input_shape, stated.class_names, stated.vocabulary):
             raise DataError("the facts of a task lack its kind, shape, classes or vocabulary.")
         assert stated.kind is not None
         try:
             mean, std = (tuple(map(_number, values[name])) for name in ("mean", "std"))
-        except (KeyError, TypeError, ValueError) as error:
+            if len(mean) != len(std) or any(deviation <= 0 for deviation in std):
+                raise ValueError("there is one positive deviation for every mean")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"the constants of a task cannot be used ({error}).") from error
         return DataFacts(
             stated.kind,
@@ -137,8 +142,10 @@ class Stated:
 
 
 def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"{shown(value)} is not a number")
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is not finite")
     return float(value)
 
 
