@@ -35,9 +35,9 @@ from fedcord.core.contract import Env
 from fedcord.experiment.build import build_experiment
 from fedcord.experiment.load import load_config
 from fedcord.models.cnn import CNN
+from fedcord.ops.anchored import sandwiched_solve
 from fedcord.ops.ridge import solve_ridge
 from fedcord.ops.ridge_selection import choose_ridge
-from fedcord.ops.sandwiched import sandwiched_solve
 from fedcord.ops.symmetric import pack
 from fedcord.statistics import holm, paired_difference
 

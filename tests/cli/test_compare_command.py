@@ -12,8 +12,7 @@ from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.core.errors import ConfigError, DataError, FailedRunError
 from fedcord.data.dataset import Dataset
 from fedcord.experiment.api import compare as fedcord_compare
-from fedcord.experiment.config import RunConfig
-from fedcord.experiment.partition import partition_of
+from fedcord.experiment.config import RunConfig, partition_of
 from tests.cli.command import fedcord, result_of
 
 WORDS = ["compare", "fedavg", "fedprox", "--clients", "5", "--rounds", "3", "--seeds", "2"]

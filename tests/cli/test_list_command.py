@@ -34,7 +34,7 @@ def test_versions_of_the_log_are_shown_on_demand(tmp_path: Path) -> None:
     short = fedcord("list", "algorithms", cwd=tmp_path).stdout
     assert " v12 " not in short
     logged = [name for name, info in ALGORITHMS.items() if info.is_logged]
-    assert f"{len(logged)} more are versions of the research log; --all shows them." in short
+    assert f"{len(logged)} more are steps that led to FLARE; --all shows them." in short
     everything = fedcord("list", "algorithms", "--all", cwd=tmp_path).stdout
     assert {line.split()[0] for line in everything.splitlines()} >= set(ALGORITHMS)
     assert "more are versions" not in everything

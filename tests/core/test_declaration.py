@@ -11,10 +11,14 @@ import pytest
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.registry import algorithm_class
 from fedcord.core.contract import Review, Traits
-from fedcord.core.declaration import ANNOUNCED, check_declaration, declaration_problems
+from fedcord.core.declaration import (
+    ANNOUNCED,
+    check_declaration,
+    declaration_problems,
+    review_of_parts,
+)
 from fedcord.core.errors import ConfigError
 from fedcord.core.params import build
-from fedcord.core.parts import review_of_parts
 from fedcord.core.task import Task
 from tests import federation
 from tests.checks.sound import NearestMean

@@ -124,7 +124,7 @@ def test_held_networks_keep_the_layout_of_the_module() -> None:
     plain = tensors_of(network)
     assert plain["weight"].is_contiguous()
     held = HeldNetwork(network, plain)
-    weight = held._tensors["network.weight"]
+    weight = held._tensors["weight"]
     assert weight.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -136,7 +136,7 @@ def test_a_held_network_can_go_by_the_batch_and_forgets_it() -> None:
     wanted = wanted * model["norm.weight"] + model["norm.bias"]
     torch.testing.assert_close(held.features(INPUTS), wanted)
     for name, tensor in model.items():
-        assert torch.equal(held._tensors[f"network.{name}"], tensor)
+        assert torch.equal(held._tensors[name], tensor)
 
 
 def test_a_held_network_may_lack_the_part_that_is_not_asked_and_no_other() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcord.core.errors import DataError
+from fedcord.core.errors import ConfigError, DataError
 from fedcord.data import load_dataset
 
 
@@ -347,6 +347,11 @@ def test_token_ids_beyond_any_table_are_refused(tmp_path: Path) -> None:
 def test_a_home_that_is_not_known_is_named(prefix: str) -> None:
     with pytest.raises(DataError, match="'~nobody-here/x': the home folder it starts with"):
         load_dataset(f"{prefix}:~nobody-here/x")
+
+
+def test_a_name_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises((ConfigError, DataError), match="cannot be a path"):
+        load_dataset("npz:~\0")
 
 
 def test_a_pipe_and_a_device_are_refused_at_once(tmp_path: Path) -> None:

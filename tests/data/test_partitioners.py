@@ -127,7 +127,7 @@ class TestNid1:
             _make("nid1:0.01", labels, num_classes=1)
 
     def test_vanishing_alpha_ends_with_advice(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("fedcord.data.partitioners.redraw.MAX_DRAWS", 20)
+        monkeypatch.setattr("fedcord.data.partitioners.partitioner.MAX_DRAWS", 20)
         with pytest.raises(DataError, match="raise alpha"):
             _make("nid1:1e-300")
 

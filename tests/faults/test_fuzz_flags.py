@@ -45,6 +45,18 @@ PLAIN = [
 ALGORITHMS = ["fedavg", "fedprox", "afl", "flare"]
 ODD_ALGORITHMS = ["fedavgg", "os:path", "..a:b", "fedcord:run", ":", "this:that"]
 
+COUNTED = ["clients", "rounds", "seed", "threads", "subset", "local.epochs", "local.batch_size"]
+"""Settings that are whole numbers."""
+
+beyond_counters = st.one_of(
+    st.integers(min_value=2**63, max_value=10**400).map(str),
+    st.integers(min_value=2**63, max_value=2**9000).map(hex),
+    st.integers(min_value=400, max_value=6000).map(lambda digits: "9" * digits),
+    st.integers(min_value=1, max_value=4000).map(lambda depth: "[" * depth),
+    st.sampled_from(["1e30", "1e309", "inf", "nan", "1\n2"]),
+)
+"""What nothing can count to, or is no number at all."""
+
 odd = st.one_of(
     st.sampled_from(NUMBERS),
     st.sampled_from(NUMBERS),
@@ -115,6 +127,23 @@ def test_any_flags_end_in_a_result_or_a_message(nothing_is_trained: Path, words:
     if code == 2:
         assert message.startswith("error: "), (words, message)
         assert len(message) < 20_000, words
+
+
+@settings(
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(name=st.sampled_from(COUNTED), value=beyond_counters)
+def test_what_no_counter_holds_is_refused_by_name(
+    nothing_is_trained: Path, name: str, value: str
+) -> None:
+    words = ["--set", f"{name}={value}"] if "." in name else [f"--{name}={value}"]
+    code, message = code_of(["run", "fedavg", *words])
+    assert code == 2, (words, message)
+    assert "far enough" not in message, words
+    assert name in message
+    assert len(message) < 2000, words
 
 
 @pytest.mark.parametrize(

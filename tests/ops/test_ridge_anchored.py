@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from fedcord.core.errors import NumericalError
-from fedcord.ops.anchored import AnchoredPath, anchored_solve
-from fedcord.ops.sandwiched import sandwiched_solve
+from fedcord.ops.anchored import AnchoredPath, anchored_solve, sandwiched_solve
 
 D, C = 12, 3
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from fedcord.algorithms.hyperprototype.presets import AVERAGED, REFERENCE
 from fedcord.algorithms.oneshot.ladder import FOR_USE, PRESETS
 from fedcord.core.errors import ConfigError, shown, unknown_name
 
@@ -27,7 +26,8 @@ class AlgorithmInfo:
         summary: one line.
         family: averaging, prototype, oneshot, analytic or own.
         preset: parameter values this name stands for, as nested plain values.
-        is_logged: whether it is a version of the research log, listed only on demand.
+        is_logged: whether it is a step of docs/algorithms/ladder.md kept to be reproduced, listed
+            only on demand.
     """
 
     path: str
@@ -36,6 +36,18 @@ class AlgorithmInfo:
     preset: Mapping[str, Any] = field(default_factory=dict)
     is_logged: bool = False
 
+
+HPRO_REFERENCE: Mapping[str, Any] = MappingProxyType(
+    {
+        "extraction": {"scale": "reference"},
+        "matching": {"lr": 0.1, "metric": "coordinate", "classifier": "updated"},
+        "objective": {"margin": "off", "contrast_reduction": "reference"},
+    }
+)
+"""FedHPro as the authors' code computes it, its plain bugs corrected."""
+
+HPRO_AVERAGED: Mapping[str, Any] = MappingProxyType({"source": "prototypes"})
+"""FedHPro with class means instead of gradients, a mean instead of matching; nothing else."""
 
 ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
     {
@@ -68,13 +80,13 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
             "FedHPro as its public code computes it, plain bugs corrected",
             "prototype",
-            REFERENCE,
+            HPRO_REFERENCE,
         ),
         "fedhpro-averaged": AlgorithmInfo(
             "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
             "FedHPro with class means in place of gradient matching: what matching must beat",
             "prototype",
-            AVERAGED,
+            HPRO_AVERAGED,
         ),
         **{
             name + form: AlgorithmInfo(

@@ -11,9 +11,15 @@ them are in the report, whose text is a table. `Expectations` says what the meth
 the contract: what it reduces to, what one client alone leads to, how well it learns.
 """
 
-from fedcord.checks.check import CHECKS, Check, CheckResult, ContractReport, check_algorithm
+from fedcord.checks.check import (
+    CHECKS,
+    Check,
+    CheckResult,
+    ContractReport,
+    ContractViolation,
+    check_algorithm,
+)
 from fedcord.checks.expectations import Expectations, Identity, Limit, shared_model_is_update
-from fedcord.checks.violation import ContractViolation
 
 __all__ = [
     "CHECKS",

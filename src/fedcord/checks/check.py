@@ -24,13 +24,30 @@ from fedcord.checks.expectations import Expectations
 from fedcord.checks.global_randomness import global_randomness_elsewhere
 from fedcord.checks.subject import Subject
 from fedcord.checks.tiny_task import SHAPES, tiny_task
-from fedcord.checks.violation import ContractViolation
 from fedcord.core.contract import Algorithm
-from fedcord.core.errors import ConfigError, unknown_name
+from fedcord.core.errors import ConfigError, FedcordError, unknown_name
 from fedcord.engine.threads import torch_threads
 
 MOST_REASONS = 10
 """Reasons kept per check; a broken method can be wrong once per client, tensor and round."""
+
+
+class ContractViolation(FedcordError):  # noqa: N818 - the name users catch
+    """An algorithm does not keep its promises.
+
+    Attributes:
+        algorithm: name of the class.
+        check: which of the checks failed.
+        task: the tiny task it failed on.
+        reason: what was found, in words.
+    """
+
+    def __init__(self, algorithm: str, check: str, task: str, reason: str) -> None:
+        self.algorithm = algorithm
+        self.check = check
+        self.task = task
+        self.reason = reason
+        super().__init__(f"{algorithm} fails the check '{check}' on the task '{task}': {reason}")
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""Flags that several commands share, and how they become settings."""
+"""Flags and names that several commands share, and how they become settings."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,3 +196,14 @@ def patience_from(arguments: argparse.Namespace) -> Patience:
 def workers_from(arguments: argparse.Namespace) -> Any:
     """The number of workers as it was given; Place and `engine_problems` judge it."""
     return None if arguments.workers is None else parse_value(arguments.workers)
+
+
+def find_own_modules(names: Iterable[str]) -> None:
+    """Let modules that the user names be found in the current folder, after everything installed.
+
+    Call it with names that the user wrote, never with names from a run folder: results of others
+    are read without running what lies beside them.
+    """
+    folder = str(Path.cwd())
+    if any(":" in name for name in names) and folder not in sys.path:
+        sys.path.append(folder)

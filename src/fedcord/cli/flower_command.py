@@ -13,12 +13,12 @@ from fedcord.cli.flags import (
     add_data_flags,
     add_exchange_flags,
     add_training_flags,
+    find_own_modules,
     path,
     patience_from,
     place_of_nodes,
     settings_from,
 )
-from fedcord.cli.own_modules import find_own_modules
 from fedcord.core.errors import ConfigError, shown
 from fedcord.core.toml import parse_value
 

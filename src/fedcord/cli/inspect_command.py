@@ -37,8 +37,8 @@ def execute(arguments: argparse.Namespace) -> None:
     from fedcord.cli.progress import RunBars
     from fedcord.data.heterogeneity import measure_heterogeneity
     from fedcord.data.registry import load_dataset
+    from fedcord.experiment.config import partition_of
     from fedcord.experiment.load import load_data_config
-    from fedcord.experiment.partition import partition_of
 
     picture = arguments.out
     if picture is not None and picture.suffix not in (".png", ".svg"):

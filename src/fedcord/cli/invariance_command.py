@@ -7,8 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from fedcord.cli.flags import add_data_flags, settings_from
-from fedcord.cli.own_modules import find_own_modules
+from fedcord.cli.flags import add_data_flags, find_own_modules, settings_from
 
 if TYPE_CHECKING:
     from fedcord.cli.progress import RunBars

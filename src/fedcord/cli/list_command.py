@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 
-from fedcord.cli.own_modules import find_own_modules
+from fedcord.cli.flags import find_own_modules
 from fedcord.core.errors import ConfigError, unknown_name
 
 FAMILIES = {
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "name", nargs="?", metavar="ALGO", help="show the parameters of one algorithm"
     )
     parser.add_argument(
-        "--all", action="store_true", help="also versions of the research log (JSON has them)"
+        "--all", action="store_true", help="also the steps that led to FLARE (JSON has them)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -90,7 +90,7 @@ def _show_algorithms(everything: bool) -> None:
         sys.stdout.write(f"{FAMILIES[family]}\n")
         _write_rows(listed, width)
     if hidden:
-        sys.stdout.write(f"{hidden} more are versions of the research log; --all shows them.\n")
+        sys.stdout.write(f"{hidden} more are steps that led to FLARE; --all shows them.\n")
 
 
 def _show_parameters(name: str, as_json: bool) -> None:

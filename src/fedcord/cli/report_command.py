@@ -106,9 +106,9 @@ def execute(arguments: argparse.Namespace) -> None:
 def _write_report(folders: list[Path], baseline: str | None, as_json: bool) -> None:
     from rich.console import Console
 
+    from fedcord.core.atomic import write_output
     from fedcord.report.against import against
     from fedcord.report.build import build_report
-    from fedcord.report.files import write_output
     from fedcord.report.leaderboard import leaderboard
     from fedcord.report.load import load_runs
     from fedcord.report.terminal import print_leaderboard
@@ -196,7 +196,7 @@ def _check_table(file: Path) -> None:
 
 
 def _write_table(table: PooledAgainst | Overview, file: Path, as_json: bool) -> None:
-    from fedcord.report.files import write_output
+    from fedcord.core.atomic import write_output
 
     write_output(file, table.to_markdown())
     if as_json:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from fedcord.cli.flags import (
     add_data_flags,
     add_run_flags,
+    find_own_modules,
     place_from,
     settings_from,
     workers_from,
 )
-from fedcord.cli.own_modules import find_own_modules
 from fedcord.core.errors import ConfigError, gather
 
 if TYPE_CHECKING:

@@ -8,7 +8,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedcord.cli.flags import DATA_FLAGS, RUN_FLAGS, add_output_flags, path, settings_from
+from fedcord.cli.flags import (
+    DATA_FLAGS,
+    RUN_FLAGS,
+    add_output_flags,
+    find_own_modules,
+    path,
+    settings_from,
+)
 from fedcord.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -95,7 +102,6 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _study(arguments: argparse.Namespace) -> Study:
-    from fedcord.cli.own_modules import find_own_modules
     from fedcord.experiment.compare import load_study, make_study, named_in
 
     names, settings = arguments.algorithms, settings_from(arguments)

@@ -8,6 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from fedcord.core.errors import ConfigError
+
 TEMPORARY = ".tmp"
 """How the names of files end that are being written; they begin with a dot."""
 STALE_SECONDS = 3600.0
@@ -47,3 +49,19 @@ def remove_stale(folder: Path) -> None:
 def is_temporary(name: str) -> bool:
     """Whether a file's name is one that `write_atomically` gives before the file is whole."""
     return name.startswith(".") and name.endswith(TEMPORARY)
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """A file that the user asked for, whole or not at all; missing folders are made.
+
+    Raises:
+        ConfigError: when the place cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale(path.parent)
+        write_atomically(path, content)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written ({error.strerror}); choose a folder you may write to."
+        ) from error

@@ -1,4 +1,4 @@
-"""Whether an algorithm declares what it is and can do: its traits and verbs, held together.
+"""What an algorithm says of itself: traits and verbs, held together, and what its parts say.
 
 A verb that nobody announced would never be called, and a trait without its verb would fail in the
 middle of a run. Both are often one letter away from what was meant, so both are loud.
@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
-from fedcord.core.contract import Algorithm, Traits
+from fedcord.core.contract import Algorithm, Review, Traits
 from fedcord.core.errors import ConfigError
+from fedcord.core.task import Task
 
 ANNOUNCED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -76,3 +78,13 @@ def declaration_problems(algorithm: object) -> list[str]:
             "one round after those of settles_first."
         )
     return problems
+
+
+def review_of_parts(algorithm: Any, task: Task) -> Review:
+    """The reviews of all fields that can give one, such as `LocalSGD`, in order."""
+    found = Review()
+    for field in dataclasses.fields(algorithm):
+        part = getattr(algorithm, field.name)
+        if hasattr(part, "review"):
+            found += part.review(task)
+    return found

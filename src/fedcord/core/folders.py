@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedcord.core.errors import ConfigError
+from fedcord.core.errors import ConfigError, shown
 
 ENVIRONMENT = "FEDCORD_DATA"
 CACHE = "~/.cache/fedcord/data"
@@ -37,3 +37,5 @@ def user_path(text: str | Path) -> Path:
             f"'{text}': the home folder it starts with is not known ({error}); write the whole "
             "path."
         ) from error
+    except ValueError as error:  # of a name with a NUL, which no file can have
+        raise ConfigError(f"{shown(str(text))}: cannot be a path ({error}).") from error

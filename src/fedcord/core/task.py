@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -86,6 +86,11 @@ class Task:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether networks read real numbers; token ids are names, without noise or gradients."""
+        return self.prepare(torch.zeros((2, *self.input_shape))).is_floating_point()
+
     def initial_network(self, generator: Generator, client: int | None = None) -> nn.Module:
         """A new network with weights drawn from `generator`."""
         return self.networks[self.architecture(client)](generator).to(self.device)
@@ -126,9 +131,10 @@ class Task:
 class HeldNetwork:
     """A network to keep: copies of its tensors, and a module that says how to compute with them.
 
-    The module is lent, usually the task's scratch network: whatever weights others load into it,
-    this network answers with its own. So any number can live side by side at the price of their
-    tensors, and none costs a module. No gradients are recorded.
+    The module is lent, usually the task's scratch network, and holds these tensors only while it is
+    asked: whatever weights others load into it, this network answers with its own. So any number
+    can live side by side at the price of their tensors, and none costs a module. No gradients are
+    recorded.
 
     Args:
         module: a `Network`; its own weights are neither read nor changed.
@@ -147,53 +153,49 @@ class HeldNetwork:
     ) -> None:
         own = module.state_dict()
         check_tensors(own, tensors, without)
-        self._asked = _Asked(module)
+        self._module = module
         self._training = training
-        # batch norm writes to its buffers in training
-        self._written = [f"network.{n}" for n, _ in module.named_buffers()] if training else []
         # in fresh memory of the module's layout, because both decide the last bits of products
-        self._tensors = {
-            f"network.{name}": torch.empty_like(own[name]).copy_(tensor)
-            for name, tensor in tensors.items()
-        }
+        self._tensors = {n: torch.empty_like(own[n]).copy_(t) for n, t in tensors.items()}
+        self._places = [(*_place(module, name), t) for name, t in self._tensors.items()]
 
     @property
     def feature_dim(self) -> int:
         """D."""
-        return cast(Network, self._asked.network).feature_dim
+        return cast(Network, self._module).feature_dim
 
     def features(self, inputs: Tensor) -> Tensor:
         """[B, ...] inputs to [B, D] features."""
-        return self._ask("features", inputs)
+        return self._ask(cast(Network, self._module).features, inputs)
 
     def classify(self, features: Tensor) -> Tensor:
         """[B, D] features to [B, C] class scores."""
-        return self._ask("classify", features)
+        return self._ask(cast(Network, self._module).classify, features)
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """[B, ...] inputs to [B, C] class scores."""
-        return self._ask("forward", inputs)
+        return self._ask(self._module, inputs)
 
-    def _ask(self, what: str, inputs: Tensor) -> Tensor:
-        tensors = self._tensors | {name: self._tensors[name].clone() for name in self._written}
-        self._asked.train(self._training)
+    def _ask(self, method: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+        # `torch.func.functional_call` does the same, and takes longer than a small network
+        lent = [(where, name, where[name]) for where, name, _ in self._places]
+        self._module.train(self._training)
         try:
-            out: Tensor = torch.func.functional_call(self._asked, tensors, (what, inputs))
+            for where, name, tensor in self._places:
+                where[name] = tensor.clone() if self._training else tensor  # for batch norm writes
+            return method(inputs)
         finally:
-            self._asked.eval()
-        return out
+            for where, name, tensor in lent:
+                where[name] = tensor
+            if self._training:
+                self._module.eval()
 
 
-class _Asked(nn.Module):
-    """Makes any method of a network the forward pass, which is what `functional_call` runs."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, what: str, inputs: Tensor) -> Tensor:
-        out: Tensor = getattr(self.network, what)(inputs)
-        return out
+def _place(module: nn.Module, name: str) -> tuple[dict[str, Any], str]:
+    """Where a module looks a tensor of its `state_dict` up: a dictionary and the key in it."""
+    path, _, key = name.rpartition(".")
+    owner = module.get_submodule(path)
+    return owner._parameters if key in owner._parameters else owner._buffers, key
 
 
 def tensors_of(network: nn.Module) -> dict[str, Tensor]:

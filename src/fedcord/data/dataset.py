@@ -108,12 +108,16 @@ class Dataset:
                     f"{sorted(self.train.groups)}; add the array or drop the names"
                 )
 
-    def without_inputs(self) -> Dataset:
+    def without_inputs(self, part: Literal["train", "test"]) -> Dataset:
         """The same labels, groups and names; inputs of the same shape that take no memory.
 
-        For whoever has put the inputs elsewhere: held twice, they would be most of a run's memory.
+        For whoever has put the inputs of that part elsewhere: held twice, they would be most of a
+        run's memory.
         """
-        return replace(self, train=_hollow(self.train), test=_hollow(self.test))
+        split = self.train if part == "train" else self.test
+        nothing = np.broadcast_to(np.zeros((), dtype=split.inputs.dtype), split.inputs.shape)
+        hollow = replace(split, inputs=nothing)
+        return replace(self, train=hollow) if part == "train" else replace(self, test=hollow)
 
     @property
     def num_classes(self) -> int:
@@ -199,8 +203,3 @@ class Dataset:
             raise self._error(
                 f"mean {self.mean} and std {self.std} must be finite, and std greater than 0"
             )
-
-
-def _hollow(split: Split) -> Split:
-    nothing = np.zeros((), dtype=split.inputs.dtype)
-    return replace(split, inputs=np.broadcast_to(nothing, split.inputs.shape))

@@ -8,20 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fedcord.core.contract import Algorithm, Review
 from fedcord.core.errors import ConfigError, DataError
-from fedcord.core.examples import Examples
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
 from fedcord.core.tensors import hash_tensors
-from fedcord.data.dataset import STANDARD, Dataset, Split
+from fedcord.data.dataset import STANDARD, Array, Dataset
 from fedcord.data.download import Progress as DownloadProgress
 from fedcord.data.facts import DataFacts
 from fedcord.data.heterogeneity import measure_heterogeneity
-from fedcord.data.holdout import split_client
 from fedcord.data.partition import Partition
 from fedcord.data.registry import load_dataset
 from fedcord.data.standardise import standardisation
@@ -29,12 +26,12 @@ from fedcord.data.transforms import augmentations, prepare_fn
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.node import Agreement
 from fedcord.engine.population import Population
-from fedcord.experiment.config import AT_SITES, RunConfig
+from fedcord.experiment.arrange import arrange
+from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, feature_values, is_applicable
 from fedcord.experiment.holdings import Holdings
 from fedcord.experiment.load import OWN_DATA
-from fedcord.experiment.partition import partition_of
 from fedcord.models.registry import check_model, network_factory
 
 TASK_FACTORY = "fedcord.experiment.build:task_from_values"
@@ -164,7 +161,8 @@ def build_experiment(
     if dataset is None:
         dataset = load_configured(config, data_dirs, allow_download, on_download)
     check_networks(config, DataFacts.of(dataset), data_dirs)
-    partition, population = dealt(config, dataset)
+    inputs, dataset = [dataset.train.inputs], dataset.without_inputs("train")
+    partition, population = dealt(config, dataset, inputs)
     plan = fitted(config, dataset, population, data_dirs)
     data_hash = hash_tensors(population.tensors() | _constants(plan, dataset))
     stored = None
@@ -173,7 +171,8 @@ def build_experiment(
             population, plan.encoder, config.threads, data_dirs, on_feature
         )
     # the population holds the inputs
-    return Experiment(plan, dataset.without_inputs(), partition, population, data_hash, stored)
+    hollow = dataset.without_inputs("test")
+    return Experiment(plan, hollow, partition, population, data_hash, stored)
 
 
 def _constants(plan: Plan, dataset: Dataset) -> dict[str, Tensor]:
@@ -219,10 +218,12 @@ def check_networks(
         raise ConfigError(problems)
 
 
-def dealt(config: RunConfig, dataset: Dataset) -> tuple[Partition, Population]:
-    """Who holds what."""
+def dealt(
+    config: RunConfig, dataset: Dataset, inputs: list[Array] | None = None
+) -> tuple[Partition, Population]:
+    """Who holds what; `inputs` as for `arrange`."""
     partition = partition_of(config, dataset)
-    population = arrange(dataset, partition, config)
+    population = arrange(dataset, partition, config, inputs)
     if len(population.test) == 0 and not any(population.sizes(k)[2] for k in population.clients):
         raise DataError(
             f"data set '{dataset.name}' has no test examples, and no client keeps any, so no "
@@ -334,43 +335,3 @@ def task_from_values(values: Mapping[str, Any]) -> Task:
         augmentations=augmentations(kind, mean, std),
         make_fixed=lambda name: cast(FixedNetwork, factory(f"frozen:{name}")(None)),
     )
-
-
-def arrange(dataset: Dataset, partition: Partition, config: RunConfig) -> Population:
-    """All clients' examples in one block, client by client."""
-    order: list[np.ndarray] = []
-    bounds = np.zeros((partition.num_clients, 4), dtype=np.int64)
-    start = 0
-    for client, indices in enumerate(partition.clients):
-        parts = split_client(
-            indices,
-            validation=config.validation,
-            test=config.test,
-            seed=config.seed,
-            client=client,
-        )
-        ends = start + np.cumsum([0, *(len(part) for part in parts)])
-        bounds[client], start = ends, int(ends[-1])
-        order += parts
-    rows = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
-    return Population(
-        inputs=_rows(dataset.train.inputs, rows),
-        labels=torch.from_numpy(dataset.train.labels[rows]),
-        bounds=torch.from_numpy(bounds),
-        test=_examples(dataset.test),
-        test_groups={n: torch.from_numpy(g.copy()) for n, g in dataset.test.groups.items()},
-        names=dict(enumerate(partition.client_names)),
-    )
-
-
-def _rows(inputs: np.ndarray, rows: np.ndarray) -> Tensor:
-    """The chosen rows in memory of PyTorch's, whose alignment decides how products are rounded."""
-    dtype = torch.from_numpy(inputs[:0].copy()).dtype
-    out = torch.empty((len(rows), *inputs.shape[1:]), dtype=dtype)
-    np.take(inputs, rows, axis=0, out=out.numpy(), mode="clip")  # other modes copy once more
-    return out
-
-
-def _examples(split: Split) -> Examples:
-    # a copy: the arrays of a data set may be read-only, and tensors cannot say so
-    return Examples(torch.tensor(split.inputs), torch.tensor(split.labels))

@@ -11,6 +11,8 @@ from typing import Any
 
 from fedcord.core.errors import ConfigError, shown, unknown_name
 from fedcord.core.params import check_params, param, plain
+from fedcord.data.dataset import Dataset
+from fedcord.data.partition import Partition, make_partition
 
 DEFAULT_ROUNDS = 20
 MAX_CLIENTS, MAX_ROUNDS, MAX_THREADS = 10_000_000, 1_000_000_000, 1024
@@ -109,3 +111,18 @@ def engine_problems(engine: object, workers: object) -> list[str]:
             "out, there is one per core."
         )
     return problems
+
+
+def partition_of(config: RunConfig, dataset: Dataset) -> Partition:
+    """Which client holds which training examples."""
+    return make_partition(
+        config.partition,
+        dataset.train.labels,
+        num_classes=dataset.num_classes,
+        num_clients=config.clients,
+        seed=config.seed,
+        groups=dataset.train.groups,
+        group_names=dataset.group_names,
+        longtail=config.longtail,
+        subset=config.subset,
+    )

@@ -16,8 +16,7 @@ from fedcord.data.dataset import Dataset
 from fedcord.data.download import Progress as DownloadProgress
 from fedcord.data.facts import DataFacts, Stated
 from fedcord.experiment.build import Plan, dealt, fitted, load_configured
-from fedcord.experiment.config import RunConfig
-from fedcord.experiment.partition import partition_of
+from fedcord.experiment.config import RunConfig, partition_of
 
 
 def review_contenders(

@@ -1,9 +1,9 @@
-"""Ridge regression towards a given model instead of towards zero, in a chosen metric.
+"""Least squares whose unknown is pulled to a given model, or stands between two known matrices.
 
     minimise over P   ||F P − Y||² + weight · tr((P − W₀)' S (P − W₀))
 
 With S the federation's Gram matrix and weight 1/α it is FedHiP's personal model; with S = I it is
-pFedACnnL's.
+pFedACnnL's. `sandwiched_solve` finds a residual block of DeepAFL.
 """
 
 from __future__ import annotations
@@ -123,3 +123,22 @@ class AnchoredPath:
             scored.append((mistakes, float((errors**2).sum()), alpha))
         chosen = min(scored)[2]
         return chosen, self.model(chosen)
+
+
+def sandwiched_solve(gram: Tensor, moment: Tensor, right: Tensor, ridge: float) -> Tensor:
+    """Ω [F, H] that minimises ||R − F Ω W||² + ridge·||Ω||².
+
+    Both Gram matrices are diagonalised, after which every entry of Ω is one division.
+
+    Args:
+        gram: [F, F] F'F.
+        moment: [F, C] F'R.
+        right: [H, C] W.
+        ridge: above 0.
+    """
+    left_values, left = decompose(gram)
+    right_values, basis = decompose(right @ right.T)
+    turned = left.T @ moment @ right.T @ basis
+    product = left_values.clamp(min=0)[:, None] * right_values.clamp(min=0)
+    solution: Tensor = left @ (turned / (ridge + product)) @ basis.T
+    return solution

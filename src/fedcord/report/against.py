@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.report.leaderboard import Leaderboard, Row, over_shared_seeds
-from fedcord.report.markdown import pipe_table
 from fedcord.report.numbers import cell_bracket, counted, p_value, percent, points
+from fedcord.report.tables import pipe_table
 from fedcord.statistics import PairedDifference, holm, paired_difference
 
 LEVEL = 0.05

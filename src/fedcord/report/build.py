@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedcord.core.atomic import write_output
 from fedcord.report.alignment import alignment_figure
 from fedcord.report.canvas import has_matplotlib, inline_svg, save_figure
-from fedcord.report.files import write_output
 from fedcord.report.floor_lines import floor_levels
 from fedcord.report.frontier import frontier
 from fedcord.report.heatmap import heatmap_figure

@@ -16,8 +16,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedcord.core.atomic import write_output
 from fedcord.core.errors import ConfigError
-from fedcord.report.files import write_output
 from fedcord.report.glyphs import drawable
 
 if TYPE_CHECKING:

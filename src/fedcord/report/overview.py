@@ -9,8 +9,8 @@ import numpy as np
 
 from fedcord.core.errors import ConfigError
 from fedcord.report.leaderboard import Leaderboard, marks_by_study
-from fedcord.report.markdown import pipe_table
 from fedcord.report.numbers import NOTHING, bracket, counted, percent
+from fedcord.report.tables import pipe_table
 from fedcord.statistics import MeanInterval
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.report.against import in_words
 from fedcord.report.leaderboard import Leaderboard, marks_by_study, over_shared_seeds
-from fedcord.report.markdown import pipe_table
 from fedcord.report.numbers import cell_bracket, counted, listed, p_value, percent, points
+from fedcord.report.tables import pipe_table
 from fedcord.statistics import PairedDifference, holm, stratified_difference
 
 

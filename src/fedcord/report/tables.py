@@ -1,4 +1,4 @@
-"""The leaderboard as CSV (full precision), Markdown and LaTeX (as read)."""
+"""The leaderboard as CSV (full precision), Markdown and LaTeX (as read); tables with pipes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import statistics
+from collections.abc import Sequence
 
 from fedcord.report.balanced import (
     EXPLANATION,
@@ -16,7 +17,6 @@ from fedcord.report.balanced import (
 )
 from fedcord.report.groups import group_kinds, group_table
 from fedcord.report.leaderboard import Leaderboard, Row
-from fedcord.report.markdown import pipe_table
 from fedcord.report.numbers import (
     NOTHING,
     byte_size,
@@ -159,3 +159,14 @@ LATEX = {
 
 def _latex(text: str) -> str:
     return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found.group()], text)
+
+
+def pipe_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lines of a table: the first column to the left, all others to the right."""
+    marks = ["---"] + ["---:"] * (len(headings) - 1)
+    return "\n".join(_line(line) for line in [headings, marks, *rows])
+
+
+def _line(cells: Sequence[str]) -> str:
+    safe = [cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells]
+    return "| " + " | ".join(" ".join(cell.split()) for cell in safe) + " |"

@@ -147,7 +147,7 @@ def _tried(data: SiteData, plan: Plan) -> ClientData:
     if plan.encoder is not None:
         folders = data.site.data_dirs or None
         threads = plan.config.threads
-        people = as_features(people, plan.encoder, threads, folders, lambda done, total: None)
+        people, _ = as_features(people, plan.encoder, threads, folders, lambda done, total: None)
     return people.client(0)
 
 

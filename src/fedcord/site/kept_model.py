@@ -117,7 +117,8 @@ def _features(part: Tensor, encoder: Task, threads: int, site: SiteFile) -> Tens
         [ClientData(Examples(part, labels), nothing, nothing)], nothing
     )
     folders = site.data_dirs or None
-    return as_features(people, encoder, threads, folders, lambda done, total: None).inputs
+    people, _ = as_features(people, encoder, threads, folders, lambda done, total: None)
+    return people.inputs
 
 
 def find_model(site: SiteFile, named: str | None = None) -> KeptModel:

@@ -20,9 +20,9 @@ from fedcord.data.facts import DataFacts, Stated
 from fedcord.data.holdout import split_client
 from fedcord.data.registry import load_dataset
 from fedcord.engine.population import Population
-from fedcord.experiment.build import arrange, is_standardised, standardised
-from fedcord.experiment.config import AT_SITES, RunConfig
-from fedcord.experiment.partition import partition_of
+from fedcord.experiment.arrange import arrange
+from fedcord.experiment.build import is_standardised, standardised
+from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
 from fedcord.site.site_file import SiteFile
 
 

@@ -17,8 +17,8 @@ from fedcord.algorithms.analytic.safle import SAFLe, one_hot_tables
 from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError
 from fedcord.experiment.invariance import check_invariance
+from fedcord.ops.anchored import sandwiched_solve
 from fedcord.ops.ridge import solve_ridge
-from fedcord.ops.sandwiched import sandwiched_solve
 from tests.algorithms.analytic.samples import (
     NARROW,
     client,

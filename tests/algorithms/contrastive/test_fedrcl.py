@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
-from fedcord.algorithms.contrastive.fedrcl import FedRCL
+from fedcord.algorithms.contrastive.fedrcl import FedRCL, stages_and_scores
 from fedcord.algorithms.contrastive.relaxed_contrast import likeness_penalty, relaxed_contrast
-from fedcord.algorithms.contrastive.stages import stages_and_scores
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.contract import Update
 from fedcord.core.errors import ConfigError

@@ -12,9 +12,6 @@ from fedcord.algorithms.hyperprototype.head import head_of
 from fedcord.algorithms.hyperprototype.matching import Matching
 from fedcord.algorithms.hyperprototype.retraining import Retraining
 from fedcord.algorithms.kit.class_means import class_means
-from fedcord.core.contract import Env
-from fedcord.core.errors import ConfigError
-from fedcord.core.task import Task
 from fedcord.core.tensors import hash_tensors, select
 from tests import federation
 from tests.algorithms.hyperprototype.small_runs import (
@@ -143,19 +140,6 @@ def test_2_11_any_number_of_hyper_prototypes(num_prototypes: int) -> None:
     run = Run(fedhpro(num_prototypes=num_prototypes))
     assert run.states[-1].shared[HYPER].shape == (CLASSES, num_prototypes, DIM)
     assert bool(torch.isfinite(run.states[-1].shared[HYPER]).all())
-
-
-def test_a_network_without_a_linear_head_is_refused() -> None:
-    class Odd(torch.nn.Module):
-        feature_dim = 4
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.head = torch.nn.Sequential(torch.nn.Linear(4, 2))
-
-    task = Task(2, (4,), [lambda _: Odd()], lambda x: x)
-    with pytest.raises(ConfigError, match="linear classifier"):
-        head_of({}, Env(task, 0))
 
 
 def test_2_7_b_meta_features_are_fitted_with_the_classifier_clients_used() -> None:

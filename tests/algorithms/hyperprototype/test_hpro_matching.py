@@ -20,8 +20,8 @@ from fedcord.algorithms.hyperprototype.retraining import (
     classifier_gradients,
     row_distance,
 )
+from fedcord.algorithms.kit.descent import linear_start
 from fedcord.core.errors import NumericalError
-from fedcord.ops.linear_start import linear_start
 from tests import federation
 
 CLASSES, VECTORS, DIM = 10, 5, 64

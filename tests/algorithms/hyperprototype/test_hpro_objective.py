@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
-from fedcord.ops.unit import unit
+from fedcord.ops.vectors import unit
 from tests import federation
 
 PAPER, OFF = HyperObjective(), HyperObjective(margin="off")

@@ -304,7 +304,7 @@ def test_unequal_feature_dimensions_are_refused_with_the_way_out(kind: str) -> N
 def test_fusing_weights_refuses_two_architectures(kind: str) -> None:
     values = models("mlp:16", "mlp:24-16")
     server, here = Server(kind=kind), env(values)
-    with pytest.raises(ConfigError, match=r"clients 0 and 1 differ in .*fusing weights needs one"):
+    with pytest.raises(ConfigError, match=r"client 0 and client 1 differ in .*fusing weights"):
         server.fuse(members(server, here, values), None, here)
 
 
@@ -322,13 +322,15 @@ def test_14_members_without_examples_are_left_out() -> None:
 
 
 def test_iffi_refuses_text_and_other_servers_read_it() -> None:
-    here, server = env(TEXT), Server(kind="iffi")
+    here = env(TEXT)
+    for kind in ("iffi", "iffi_released"):
+        (error,) = Server(kind=kind).review(here.task).errors
+        assert "token ids cannot be; choose server.kind=feature_ensemble" in error
     network = here.task.initial_network(torch.Generator().manual_seed(0))
     one = Member(encoder_tensors(network), torch.randn(3, network.feature_dim), torch.ones(3), 3.0)  # type: ignore[call-overload]
-    with pytest.raises(ConfigError, match=r"token ids cannot be; choose server.kind=feature_ens"):
-        server.fuse({0: one}, None, here)
     tokens = torch.randint(1, 20, (4, 5))
     plain = Server()
+    assert plain.review(here.task).errors == ()
     assert plain.scores(plain.fuse({0: one}, None, here), here)(tokens).shape == (4, 3)
 
 

@@ -69,9 +69,9 @@ from fedcord.core.params import check_params, param
 from fedcord.core.rng import derive_seed
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
+from fedcord.ops.anchored import sandwiched_solve
 from fedcord.ops.gram import GramAccumulator
 from fedcord.ops.ridge import solve_ridge
-from fedcord.ops.sandwiched import sandwiched_solve
 from fedcord.ops.symmetric import pack, packed_length, unpack
 
 

@@ -33,7 +33,6 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.contrastive.relaxed_contrast import likeness_penalty, relaxed_contrast
-from fedcord.algorithms.contrastive.stages import stages_and_scores
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import (
     AveragesModels,
@@ -41,11 +40,13 @@ from fedcord.algorithms.kit.model_exchange import (
     model_update,
     received_model,
 )
+from fedcord.algorithms.kit.outputs import features_of
 from fedcord.core.contract import ClientResult, Env, Review, ServerState, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
+from fedcord.ops.vectors import unit
 from fedcord.ops.weighted_mean import weighted_mean
 
 
@@ -116,3 +117,20 @@ class FedRCL(AveragesModels):
             )
             total = total + self.penalty_weight * penalty.mean()
         return total
+
+
+def stages_and_scores(network: nn.Module, inputs: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Directions [B, D_l] of every stage, and class scores [B, C], from one forward pass.
+
+    A stage's map is taken before activation and averaged over its places. A network without
+    `stages` (MLPs, text, frozen encoders) has one: its features.
+    """
+    if hasattr(network, "stages"):
+        maps: list[Tensor] = network.stages(inputs)  # type: ignore[operator]
+        features: Tensor = network.features_after(maps[-1])  # type: ignore[operator]
+    else:
+        features = features_of(network, inputs)
+        maps = [features]
+    scores: Tensor = network.classify(features)  # type: ignore[operator]
+    pooled = [m if m.dim() == 2 else m.flatten(2).mean(2) for m in maps]
+    return [unit(vectors) for vectors in pooled], scores

@@ -48,7 +48,7 @@ from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import HeldNetwork, load_into, tensors_of
 from fedcord.core.tensors import Tensors, prefixed, select
-from fedcord.ops.unit import unit
+from fedcord.ops.vectors import unit
 
 PREVIOUS = "previous"
 """Prefix of the last local model in a client's memory."""

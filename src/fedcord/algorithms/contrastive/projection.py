@@ -7,10 +7,10 @@ from typing import cast
 import torch
 from torch import Generator, Tensor, nn
 
+from fedcord.algorithms.kit.descent import linear_start
 from fedcord.algorithms.kit.encoder import encoder_tensors, head_prefix
 from fedcord.core.task import load_into
 from fedcord.core.tensors import Tensors, prefixed, select
-from fedcord.ops.linear_start import linear_start
 
 NETWORK = "network"
 LAYERS = ("hidden", "out", "head")

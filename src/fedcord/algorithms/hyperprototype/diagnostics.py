@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedcord.algorithms.hyperprototype.matching import Matched
 from fedcord.core.contract import METRIC
-from fedcord.ops.unit import unit
+from fedcord.ops.vectors import unit
 
 
 def hyper_metrics(hyper: Tensor, first: Tensor) -> dict[str, float]:

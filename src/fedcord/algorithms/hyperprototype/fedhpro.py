@@ -43,12 +43,12 @@ from fedcord.algorithms.hyperprototype.diagnostics import (
     matching_metrics,
 )
 from fedcord.algorithms.hyperprototype.extraction import ClassSignal, Extraction
-from fedcord.algorithms.hyperprototype.head import Head, head_of, with_head
+from fedcord.algorithms.hyperprototype.head import Head, head_of, head_problem, with_head
 from fedcord.algorithms.hyperprototype.matching import Matching
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.owners import OwnerMean
 from fedcord.algorithms.hyperprototype.retraining import Retraining
-from fedcord.algorithms.kit.class_means import class_means
+from fedcord.algorithms.kit.class_means import class_means, present_rows
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import (
     MODEL,
@@ -58,11 +58,12 @@ from fedcord.algorithms.kit.model_exchange import (
     model_update,
     received_model,
 )
-from fedcord.core.contract import ClientResult, Env, ServerState, Update, Updates
+from fedcord.core.contract import ClientResult, Env, Review, ServerState, Update, Updates
+from fedcord.core.declaration import review_of_parts
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
-from fedcord.ops.present_rows import present_rows
 from fedcord.ops.weighted_mean import weighted_mean
 
 HYPER, META = "hyper.prototypes", "meta.features"
@@ -85,6 +86,12 @@ class FedHPro(AveragesModels):
 
     def __post_init__(self) -> None:
         check_params(self)
+
+    def review(self, task: Task) -> Review:
+        """What local training needs, and a classifier whose gradients are known."""
+        problem = head_problem(task.scratch_network())
+        found = Review() if problem is None else Review(errors=(problem,))
+        return review_of_parts(self, task) + found
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, and normal hyper-prototypes and meta features."""

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from fedcord.algorithms.kit.encoder import head_prefix
 from fedcord.algorithms.kit.model_exchange import MODEL
 from fedcord.core.contract import Env
-from fedcord.core.errors import ConfigError
 from fedcord.core.tensors import Tensors
 
 
@@ -49,13 +48,17 @@ def with_head(shared: Tensors, head: Head, env: Env) -> dict[str, Tensor]:
     return {**shared, weight: head.weight, bias: head.bias}
 
 
-def _names(env: Env) -> tuple[str, str]:
-    network = env.task.scratch_network()
+def head_problem(network: nn.Module) -> str | None:
+    """Why a network's classifier is no such head, or None."""
     head = getattr(network, "head", None)
-    if not isinstance(head, nn.Linear) or head.bias is None:
-        raise ConfigError(
-            f"fedhpro needs a linear classifier with a bias named `head`, which "
-            f"{type(network).__name__} has not; choose a network of this library."
-        )
-    start = f"{MODEL}.{head_prefix(network)}"
+    if isinstance(head, nn.Linear) and head.bias is not None:
+        return None
+    return (
+        f"fedhpro needs a linear classifier with a bias named `head`, which "
+        f"{type(network).__name__} has not; choose a network of this library."
+    )
+
+
+def _names(env: Env) -> tuple[str, str]:
+    start = f"{MODEL}.{head_prefix(env.task.scratch_network())}"
     return f"{start}weight", f"{start}bias"

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedcord.algorithms.hyperprototype.head import Head
 from fedcord.core.errors import NumericalError
 from fedcord.core.params import check_params, param
-from fedcord.ops.unit import SMALLEST
+from fedcord.ops.vectors import SMALLEST
 
 SMOOTHING = 1e-6
 """Added to the denominators of the code's metrics."""

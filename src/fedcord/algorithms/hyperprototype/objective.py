@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from fedcord.algorithms.kit.local_sgd import Loss
 from fedcord.algorithms.kit.outputs import features_of
 from fedcord.core.params import check_params, param
-from fedcord.ops.unit import unit
+from fedcord.ops.vectors import unit
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedcord.ops.present_rows import dense_rows
-from fedcord.ops.unit import unit
+from fedcord.algorithms.kit.class_means import dense_rows
+from fedcord.ops.vectors import unit
 
 
 class OwnerMean:

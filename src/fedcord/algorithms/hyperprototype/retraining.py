@@ -9,10 +9,10 @@ from torch import Tensor
 
 from fedcord.algorithms.hyperprototype.head import Head
 from fedcord.algorithms.hyperprototype.matching import SMOOTHING
+from fedcord.algorithms.kit.descent import linear_start
 from fedcord.core.contract import Env
 from fedcord.core.errors import NumericalError
 from fedcord.core.params import check_params, param
-from fedcord.ops.linear_start import linear_start
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The mean output of a network over the examples of each class."""
+"""One row per class: the mean output of a network, and rows of those that exist."""
 
 from __future__ import annotations
 
@@ -34,3 +34,15 @@ def class_means(
             sums.index_add_(0, examples.labels[chosen], output(network, inputs).cpu().double())
     counts = torch.bincount(examples.labels, minlength=classes)
     return (sums / counts.clamp(min=1)[:, None]).float(), counts.float()
+
+
+def present_rows(dense: Tensor, present: Tensor) -> Tensor:
+    """The rows of `dense` [C, ...] where `present` [C] is not zero, in their order."""
+    return dense[present != 0]
+
+
+def dense_rows(rows: Tensor, present: Tensor) -> Tensor:
+    """The inverse of `present_rows`: [C, ...] with rows of zeros where there are none."""
+    dense = torch.zeros((len(present), *rows.shape[1:]), dtype=rows.dtype, device=rows.device)
+    dense[present != 0] = rows
+    return dense

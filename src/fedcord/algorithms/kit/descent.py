@@ -1,4 +1,4 @@
-"""SGD and Adam as plain functions of gradients.
+"""SGD and Adam as plain functions of gradients, and where a linear layer starts.
 
 They compute what `torch.optim` computes, without its machinery: creating the first optimiser of a
 process there imports a compiler, which takes longer than many a client's whole training.
@@ -6,10 +6,11 @@ process there imports a compiler, which takes longer than many a client's whole 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 
@@ -65,3 +66,11 @@ def clip_gradients(gradients: list[Tensor], largest: float) -> None:
     norms = torch._foreach_norm(gradients)
     total = torch.linalg.vector_norm(torch.stack(norms))
     torch._foreach_mul_(gradients, (largest / (total + 1e-6)).clamp(max=1.0))
+
+
+def linear_start(outputs: int, inputs: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Weight [outputs, inputs] and bias [outputs], uniform in ±1/√inputs as PyTorch's default."""
+    bound = 1 / math.sqrt(inputs)
+    weight = torch.rand(outputs, inputs, generator=generator)
+    bias = torch.rand(outputs, generator=generator)
+    return (2 * weight - 1) * bound, (2 * bias - 1) * bound

@@ -19,8 +19,8 @@ from fedcord.core.contract import (
     Update,
     Updates,
 )
+from fedcord.core.declaration import review_of_parts
 from fedcord.core.examples import ClientData
-from fedcord.core.parts import review_of_parts
 from fedcord.core.task import Network, Task, tensors_of
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
 from fedcord.ops.weighted_mean import weighted_mean

@@ -140,4 +140,4 @@ PRESETS: Mapping[str, Rung] = MappingProxyType(
 """Presets by name, in the order of the ladder."""
 
 FOR_USE = ("fafi", "flare", "flare-scale-free", "flare-lpa")
-"""Presets to work with; the others are versions of the research log, kept to be reproduced."""
+"""Presets to work with; the others are steps of docs/algorithms/ladder.md, to be reproduced."""

@@ -22,6 +22,14 @@ def cross_rules(method: OneShot) -> list[str]:
             f"policy.kind = '{policy.kind}' weighs an alignment, but anchors.kind = 'none'; choose "
             "anchors (--set anchors.kind=etf) or --set policy.kind=none."
         )
+    server = method.server
+    learns = server.kind == "trainable_protos" and server.training.needs_anchors
+    if learns and not method.anchors.is_used:
+        problems.append(
+            "server.kind = 'trainable_protos' trains prototypes from and towards anchors, but "
+            "anchors.kind = 'none'; choose anchors (--set anchors.kind=etf), or --set "
+            "server.training.start=mean and --set server.training.etf_weight=0."
+        )
     if method.conflict.kind != "none" and method.alignment.on == "feature":
         problems.append(
             f"conflict.kind = '{method.conflict.kind}' works on prototypes; use "

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedcord.algorithms.prototype.prototypes import Prototypes, joined
 from fedcord.core.contract import METRIC
 from fedcord.core.tensors import prefixed
-from fedcord.ops.unit import unit
+from fedcord.ops.vectors import unit
 
 
 def measure(

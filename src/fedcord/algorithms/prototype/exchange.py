@@ -37,7 +37,7 @@ from fedcord.core.contract import (
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Task, tensors_of
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
-from fedcord.ops.nearest import nearest_scores
+from fedcord.ops.vectors import nearest_scores
 from fedcord.ops.weighted_mean import weighted_mean
 
 EXCHANGES = ("prototypes", "both")

@@ -40,7 +40,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.algorithms.kit.class_means import class_means
+from fedcord.algorithms.kit.class_means import class_means, dense_rows, present_rows
 from fedcord.algorithms.kit.local_sgd import LocalSGD, Loss
 from fedcord.algorithms.kit.model_exchange import MODEL
 from fedcord.algorithms.kit.outputs import features_of
@@ -75,7 +75,6 @@ from fedcord.core.params import check_params, param
 from fedcord.core.task import Network
 from fedcord.core.tensors import Tensors, TensorSpec, select
 from fedcord.losses.prototypes import prototype_alignment
-from fedcord.ops.present_rows import dense_rows, present_rows
 
 PRESENT, SOFT = "proto.present", "soft.mean"
 

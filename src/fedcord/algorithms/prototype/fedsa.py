@@ -35,6 +35,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedcord.algorithms.kit.descent import linear_start
 from fedcord.algorithms.kit.local_sgd import LocalSGD, Loss
 from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.prototype.diagnostics import measure
@@ -61,8 +62,7 @@ from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
 from fedcord.losses.margin_contrast import margin_contrast
-from fedcord.ops.linear_start import linear_start
-from fedcord.ops.nearest import nearest_gaps
+from fedcord.ops.vectors import nearest_gaps
 
 ANCHORS, GAP = "anchor.mean", "gap"
 

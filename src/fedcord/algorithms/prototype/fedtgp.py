@@ -33,7 +33,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.kit.descent import sgd
+from fedcord.algorithms.kit.descent import linear_start, sgd
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.prototype.diagnostics import measure
 from fedcord.algorithms.prototype.exchange import (
@@ -57,8 +57,7 @@ from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
 from fedcord.losses.margin_contrast import margin_contrast
-from fedcord.ops.linear_start import linear_start
-from fedcord.ops.nearest import nearest_gaps
+from fedcord.ops.vectors import nearest_gaps
 
 SERVER = "server"
 """Prefix of the prototype network in the private state."""

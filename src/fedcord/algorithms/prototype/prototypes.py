@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedcord.algorithms.kit.class_means import dense_rows, present_rows
 from fedcord.core.tensors import Tensors, TensorSpec
-from fedcord.ops.present_rows import dense_rows, present_rows
 
 PROTO = "proto"
 """The usual prefix of prototypes in everything that is sent."""

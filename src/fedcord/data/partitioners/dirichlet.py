@@ -13,8 +13,7 @@ import numpy as np
 from fedcord.core.errors import DataError
 from fedcord.core.params import param
 from fedcord.core.rng import numpy_generator
-from fedcord.data.partitioners.partitioner import Indices, Source
-from fedcord.data.partitioners.redraw import MAX_DRAWS, redraw
+from fedcord.data.partitioners.partitioner import MAX_DRAWS, Indices, Source, redraw
 
 
 @dataclass(frozen=True)

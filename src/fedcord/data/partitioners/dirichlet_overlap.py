@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from fedcord.core.errors import DataError
 from fedcord.core.params import param
 from fedcord.core.rng import numpy_generator
-from fedcord.data.partitioners.partitioner import Indices, Source
-from fedcord.data.partitioners.redraw import redraw
+from fedcord.data.partitioners.partitioner import Indices, Source, redraw
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from fedcord.core.errors import DataError
 from fedcord.core.params import param
-from fedcord.data.partitioners.partitioner import Indices, Source
-from fedcord.data.partitioners.redraw import MAX_DRAWS, redraw
+from fedcord.data.partitioners.partitioner import MAX_DRAWS, Indices, Source, redraw
 
 GROUP = 10
 """Clients dealt together."""

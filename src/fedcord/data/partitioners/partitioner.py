@@ -1,15 +1,19 @@
-"""What a partitioner is given and what it must return."""
+"""What a partitioner is given and must return, and how several of them draw."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
+T = TypeVar("T")
+
+MAX_DRAWS = 2000
+"""Enough for conditions met once in a few hundred draws; a rarer one is a mistaken setting."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +71,12 @@ class NamesClients(Protocol):
     def client_names(self, source: Source, parts: Sequence[Indices]) -> tuple[str, ...]:
         """One for each of the parts that `split` made; none when they are not known."""
         ...
+
+
+def redraw(draw: Callable[[], T], is_good: Callable[[T], bool]) -> T | None:
+    """The first good one of at most `MAX_DRAWS` draws, or None: never for ever."""
+    for _ in range(MAX_DRAWS):
+        drawn = draw()
+        if is_good(drawn):
+            return drawn
+    return None

@@ -46,7 +46,7 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis, Synthesizer
 from fedcord.algorithms.oneshot.baselines.teacher import Teacher
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
-from fedcord.core.contract import Env, Predictor, ServerState
+from fedcord.core.contract import Env, Predictor, Review, ServerState
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -76,6 +76,19 @@ class FedDF(SendsOnce):
                 f"proxy = '{self.proxy}' with proxy_file = '{self.proxy_file}': give a file and "
                 "proxy=file, or neither."
             )
+
+    def review(self, task: Task) -> Review:
+        """What clients need, and whether there are inputs to distil on."""
+        found = self.local.review(task)
+        if self.steps == 0:
+            return found
+        if self.proxy != "file":
+            return found + self.synthesis.review(task)
+        try:
+            read_inputs(self.proxy_file, task)
+        except DataError as error:
+            return found + Review(errors=(str(error),))
+        return found
 
     def fuse(self, state: ServerState, uploads: Uploads, env: Env) -> dict[str, Tensor]:
         """The student."""

@@ -48,7 +48,7 @@ from fedcord.core.contract import ClientResult, Env, Predictor, ServerState
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
-from fedcord.ops.nearest import nearest_scores
+from fedcord.ops.vectors import nearest_scores
 from fedcord.ops.weighted_mean import weighted_mean
 
 MEANS, COUNTS = "proto.mean", "proto.count"

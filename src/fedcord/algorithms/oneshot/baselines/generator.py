@@ -9,7 +9,6 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.core.errors import ConfigError
 from fedcord.core.task import Task
 
 SPREAD = 0.02
@@ -57,21 +56,24 @@ class VectorGenerator(nn.Module):
         return vectors
 
 
-def build_generator(task: Task, latent_dim: int, width: int) -> nn.Module:
-    """A generator of the task's inputs, with undefined weights; see `draw_weights`.
+GENERATORS = {1: VectorGenerator, 3: ImageGenerator}
+"""By the number of axes of an input."""
 
-    Raises:
-        ConfigError: for text, whose inputs are not numbers one can follow a gradient through.
-    """
-    kinds = {1: VectorGenerator, 3: ImageGenerator}
-    reads_numbers = task.prepare(torch.zeros((2, *task.input_shape))).is_floating_point()
-    if not reads_numbers or len(task.input_shape) not in kinds:
-        raise ConfigError(
-            "inputs can be generated for images and vectors, not for token ids; choose a method "
-            "that needs no inputs on the server, such as ensemble."
-        )
+
+def inputs_problem(task: Task) -> str | None:
+    """Why no inputs can be made for a task, or None: a gradient must lead through them."""
+    if task.reads_numbers and len(task.input_shape) in GENERATORS:
+        return None
+    return (
+        "inputs can be generated for images and vectors, not for token ids; choose a method that "
+        "needs no inputs on the server, such as ensemble."
+    )
+
+
+def build_generator(task: Task, latent_dim: int, width: int) -> nn.Module:
+    """A generator of the task's inputs, with undefined weights; see `draw_weights`."""
     with torch.device("meta"):
-        network = kinds[len(task.input_shape)](latent_dim, task.input_shape, width)
+        network = GENERATORS[len(task.input_shape)](latent_dim, task.input_shape, width)
     return network.to_empty(device=task.device).train()
 
 

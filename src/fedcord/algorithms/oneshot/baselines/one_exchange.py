@@ -24,10 +24,10 @@ from fedcord.core.contract import (
     Updates,
     Work,
 )
+from fedcord.core.declaration import review_of_parts
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import plain
-from fedcord.core.parts import review_of_parts
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, select
 

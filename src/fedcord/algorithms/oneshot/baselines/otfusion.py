@@ -49,7 +49,8 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
 )
 from fedcord.algorithms.oneshot.baselines.permutations import Space, Use, neuron_spaces
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
-from fedcord.core.contract import ClientResult, Env, Predictor, ServerState
+from fedcord.core.contract import ClientResult, Env, Predictor, Review, ServerState
+from fedcord.core.errors import gather
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -77,6 +78,13 @@ class OTFusion(SendsOnce):
         """What decides clients' work."""
         start = {} if self.start == "common" else {"start": self.start}
         return training_settings(self.local, **start)
+
+    def review(self, task: Task) -> Review:
+        """What clients need, and whether the network's neurons can be told apart."""
+        problems: list[str] = []
+        with gather(problems):
+            neuron_spaces(task.scratch_network())
+        return self.local.review(task) + Review(errors=tuple(problems))
 
     def can_stack(self, task: Task) -> bool:
         """The fast path starts all clients from the same weights."""

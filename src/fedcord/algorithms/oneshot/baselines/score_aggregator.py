@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
+from fedcord.algorithms.kit.descent import linear_start
 from fedcord.core.tensors import Tensors
-from fedcord.ops.linear_start import linear_start
 
 KINDS = ("weights", "linear", "mlp")
 

@@ -11,8 +11,10 @@ from torch import Generator, Tensor
 from fedcord.algorithms.oneshot.baselines.generator import (
     build_generator,
     draw_weights,
+    inputs_problem,
     to_network,
 )
+from fedcord.core.contract import Review
 from fedcord.core.errors import NumericalError
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -34,6 +36,11 @@ class Synthesis:
 
     def __post_init__(self) -> None:
         check_params(self)
+
+    def review(self, task: Task) -> Review:
+        """Whether such inputs can be made."""
+        problem = inputs_problem(task)
+        return Review() if problem is None else Review(errors=(problem,))
 
 
 class Synthesizer:

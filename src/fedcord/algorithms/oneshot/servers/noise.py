@@ -9,10 +9,20 @@ from torch.nn import functional as F
 from fedcord.algorithms.kit.ensemble import member_outputs
 from fedcord.algorithms.kit.outputs import features_of
 from fedcord.core.contract import Env
-from fedcord.core.errors import ConfigError
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
 
 NOISE = "fused.noise"
+
+
+def noise_problem(task: Task) -> str | None:
+    """Why inputs of this task cannot be compared with noise, or None."""
+    if task.reads_numbers:
+        return None
+    return (
+        "IFFI compares inputs with Gaussian noise, which token ids cannot be; choose "
+        "server.kind=feature_ensemble for text."
+    )
 
 
 def noise_directions(result: Tensors, env: Env, samples: int, batch_norm: str) -> Tensor:
@@ -21,12 +31,6 @@ def noise_directions(result: Tensors, env: Env, samples: int, batch_norm: str) -
     One noise batch ν ~ N(0, I), the same for all members, is drawn when members are fused, so that
     scores do not depend on the batch an input comes in.
     """
-    probe = env.task.prepare(torch.zeros((1, *env.task.input_shape)))
-    if not probe.is_floating_point():
-        raise ConfigError(
-            "IFFI compares inputs with Gaussian noise, which token ids cannot be; "
-            "choose server.kind=feature_ensemble for text."
-        )
     shape = (samples, *env.task.input_shape)
     noise = torch.randn(shape, generator=env.generator("iffi-noise")).to(env.task.device)
     members = member_outputs(result, env, features_of, batch_norm)

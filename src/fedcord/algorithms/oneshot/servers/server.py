@@ -20,6 +20,7 @@ from fedcord.algorithms.oneshot.servers.iffi_released import IFFIReleased
 from fedcord.algorithms.oneshot.servers.kronecker import factor_spec, kronecker_factors
 from fedcord.algorithms.oneshot.servers.lpa import LPA, Posterior
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS, holding_data
+from fedcord.algorithms.oneshot.servers.noise import noise_problem
 from fedcord.algorithms.oneshot.servers.output_ensemble import OutputEnsemble
 from fedcord.algorithms.oneshot.servers.param_avg import ParamAvg
 from fedcord.algorithms.oneshot.servers.trainable_protos import PrototypeTraining, TrainableProtos
@@ -39,6 +40,7 @@ KINDS = (
     "trainable_protos",
     "lpa",
 )
+WITH_NOISE = ("iffi", "iffi_released")
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,13 @@ class Server:
         check_params(self)
 
     def review(self, task: Task) -> Review:
-        """Whether inputs of this kind can be read raw."""
-        if self.test_inputs == "normalised":
-            return Review()
-        problem = image_problem("server.test_inputs = 'raw'", task)
-        return Review() if problem is None else Review(errors=(problem,))
+        """Whether inputs of this kind can be read raw, and compared with noise where they are."""
+        raw = self.test_inputs == "raw"
+        found = [
+            image_problem("server.test_inputs = 'raw'", task) if raw else None,
+            noise_problem(task) if self.kind in WITH_NOISE else None,
+        ]
+        return Review(errors=tuple(problem for problem in found if problem is not None))
 
     def fuse(
         self, members: Mapping[ClientId, Member], anchors: Tensor | None, env: Env

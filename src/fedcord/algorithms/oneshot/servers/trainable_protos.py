@@ -29,7 +29,7 @@ from fedcord.algorithms.oneshot.servers.aggregator import Members
 from fedcord.algorithms.oneshot.servers.feature_ensemble import PROTOTYPES, FeatureEnsemble
 from fedcord.algorithms.oneshot.servers.members import mean_prototypes
 from fedcord.core.contract import Env, Scores
-from fedcord.core.errors import ConfigError, NumericalError
+from fedcord.core.errors import NumericalError
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors
 
@@ -47,6 +47,11 @@ class PrototypeTraining:
 
     def __post_init__(self) -> None:
         check_params(self)
+
+    @property
+    def needs_anchors(self) -> bool:
+        """Whether training starts there or is pulled there."""
+        return self.start == "anchors" or self.etf_weight > 0
 
 
 @dataclass(frozen=True)
@@ -77,14 +82,8 @@ def train_prototypes(
         training: how.
         prototypes: [K, C, D] of the members.
         mean: [C, D] their mean.
-        anchors: [C, D], needed unless training neither starts there nor is pulled there.
+        anchors: [C, D]; None only where `training` needs none.
     """
-    if anchors is None and (training.start == "anchors" or training.etf_weight > 0):
-        raise ConfigError(
-            "server.kind=trainable_protos trains prototypes from and towards anchors, but there "
-            "are none; choose anchors.kind=etf, or set server.training.start=mean and "
-            "server.training.etf_weight=0."
-        )
     start = mean if anchors is None or training.start == "mean" else anchors
     learned = start.detach().clone().requires_grad_()
     margin = min(class_gap(mean), training.margin)

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from fedcord.ops.nearest import nearest_gaps, nearest_scores
+from fedcord.ops.vectors import nearest_gaps, nearest_scores
 
 GENERATOR = torch.Generator().manual_seed(1)
 FEATURES = torch.randn(40, 6, generator=GENERATOR)

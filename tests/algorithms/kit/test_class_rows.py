@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedcord.ops.present_rows import dense_rows, present_rows
+from fedcord.algorithms.kit.class_means import dense_rows, present_rows
 
 
 @pytest.mark.parametrize("present", [[0, 3, 0, 1], [0, 0, 0, 0], [1, 1, 2, 1]])
