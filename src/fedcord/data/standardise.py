@@ -38,8 +38,22 @@ def standardisation(parts: Sequence[Array]) -> tuple[tuple[float, ...], tuple[fl
         return (), ()
     mean = _total(parts, lambda rows: rows) / count
     deviation = np.sqrt(_total(parts, lambda rows: (rows - mean) ** 2) / count)
-    is_constant = deviation <= np.maximum(_FLOAT32.eps * np.abs(mean), _FLOAT32.tiny)
-    return tuple(mean.tolist()), tuple(np.where(is_constant, 1.0, deviation).tolist())
+    fixed = is_constant(mean, deviation, float(_FLOAT32.eps))
+    return tuple(mean.tolist()), tuple(np.where(fixed, 1.0, deviation).tolist())
+
+
+def is_constant(
+    mean: Floats | float, deviation: Floats | float, resolution: float
+) -> NDArray[np.bool_] | np.bool_:
+    """Whether features vary no more than rounding does.
+
+    Args:
+        mean: of each feature.
+        deviation: its standard deviation.
+        resolution: relative to the mean, what the numbers can tell apart.
+    """
+    fixed: NDArray[np.bool_] = deviation <= np.maximum(resolution * np.abs(mean), _FLOAT32.tiny)
+    return fixed
 
 
 def _total(parts: Sequence[Array], of: Callable[[Floats], Floats]) -> Floats:

@@ -26,6 +26,8 @@ from fedcord.data.holdout import split_client
 from fedcord.data.partition import Partition
 from fedcord.data.registry import load_dataset
 from fedcord.data.standardise import standardisation
+from fedcord.data.tables.preparation import TablePreparation
+from fedcord.data.tables.prepared import prepared
 from fedcord.data.transforms import augmentations, prepare_fn
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.population import Population
@@ -91,6 +93,11 @@ def build_experiment(
             allow_download=allow_download,
             progress=on_download,
         )
+    partition = partition_of(config, dataset)
+    dealt = _deal(partition, config)
+    preparation: TablePreparation | None = None
+    if dataset.kind == "table":
+        dataset, preparation = prepared(dataset, dealt.training_rows())
     problems = [
         problem
         for model in config.model
@@ -100,16 +107,17 @@ def build_experiment(
     ]
     if problems:
         raise ConfigError(problems)
-    partition = partition_of(config, dataset)
     algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
     check_declaration(algorithm)
-    population = arrange(dataset, partition, config)
+    population = _arranged(dataset, dealt)
     if len(population.test) == 0 and not any(population.sizes(k)[2] for k in population.clients):
         raise DataError(
             f"data set '{dataset.name}' has no test examples, and no client keeps any, so no "
             "accuracy could be measured; give it some, or let clients keep a share with --test 0.2."
         )
     values = task_values(dataset, config.model, data_dirs or ())
+    if preparation is not None:
+        values |= {"table": preparation.to_json()}
     identity = population.tensors()
     if dataset.kind == "vector" and dataset.scale == STANDARD:
         clients = map(population.client, range(population.num_clients))
@@ -197,8 +205,19 @@ def task_from_values(values: Mapping[str, Any]) -> Task:
     )
 
 
-def arrange(dataset: Dataset, partition: Partition, config: RunConfig) -> Population:
-    """All clients' examples in one block, client by client."""
+@dataclass(frozen=True)
+class _Deal:
+    """Which example of the training part stands where in a population, and whose it is."""
+
+    rows: np.ndarray
+    bounds: np.ndarray
+
+    def training_rows(self) -> list[np.ndarray]:
+        """For each client the examples it trains on."""
+        return [self.rows[start:end] for start, end in self.bounds[:, :2]]
+
+
+def _deal(partition: Partition, config: RunConfig) -> _Deal:
     order: list[np.ndarray] = []
     bounds = np.zeros((partition.num_clients, 4), dtype=np.int64)
     start = 0
@@ -214,10 +233,15 @@ def arrange(dataset: Dataset, partition: Partition, config: RunConfig) -> Popula
         bounds[client], start = ends, int(ends[-1])
         order += parts
     rows = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
+    return _Deal(rows, bounds)
+
+
+def _arranged(dataset: Dataset, deal: _Deal) -> Population:
+    """All clients' examples in one block, client by client."""
     return Population(
-        inputs=_rows(dataset.train.inputs, rows),
-        labels=torch.from_numpy(dataset.train.labels[rows]),
-        bounds=torch.from_numpy(bounds),
+        inputs=_rows(dataset.train.inputs, deal.rows),
+        labels=torch.from_numpy(dataset.train.labels[deal.rows]),
+        bounds=torch.from_numpy(deal.bounds),
         test=_examples(dataset.test),
         test_groups={n: torch.from_numpy(g.copy()) for n, g in dataset.test.groups.items()},
     )
