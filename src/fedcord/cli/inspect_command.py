@@ -53,7 +53,9 @@ def execute(arguments: argparse.Namespace) -> None:
             )
         arguments.dataset = arguments.data
     config = load_data_config(settings_from(arguments))
-    columns = columns_of(config.dataset)
+    with RunBars(hidden=arguments.json or arguments.quiet) as bars:
+        bars.loading(config.dataset)
+        columns = columns_of(config.dataset)
     if columns is not None and not arguments.json:
         show_columns(columns)
     if columns is not None and not columns.has_target:

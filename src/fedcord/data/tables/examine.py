@@ -16,6 +16,7 @@ import numpy as np
 
 from fedcord.core.errors import shown
 from fedcord.data.tables.raw import (
+    FLAGS,
     Floats,
     RawTable,
     Words,
@@ -42,6 +43,8 @@ FEW_ROWS = 20
 """In so few rows, all texts may differ by chance."""
 _MOSTLY = 0.5
 _SHOWN_WORDS = 3
+_SAMPLE = 1_000
+"""Of distinct words, enough to tell whether most are dates."""
 
 _DATES = (
     re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ]\d{1,2}:\d{2}.*)?", re.ASCII),
@@ -49,7 +52,6 @@ _DATES = (
     re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?", re.ASCII),
     re.compile(r"\d{1,2}[- ][A-Za-z]{3,9}\.?[- ,]+(\d{4}|\d{2})", re.ASCII),
 )
-_FLAGS = {"false": 0.0, "true": 1.0}
 
 
 @dataclass(frozen=True)
@@ -131,16 +133,17 @@ def _text(raw: RawTable, name: str, array: Any, missing: Collection[str]) -> Exa
     words = words_of(array, missing)
     if not words.words:
         return _empty(name, len(array))
-    if {word.lower() for word in words.words} <= set(_FLAGS):
-        of_word = [_FLAGS[word.lower()] for word in words.words]
+    if set(words.words) <= set(FLAGS):
+        of_word = [FLAGS[word] for word in words.words]
         return _numeric(raw, name, _spread(of_word, words), "boolean")
     found = [number_of(word, raw.decimal_comma) for word in words.words]
     if all(number is not None for number in found):
         has_both = any("," in w for w in words.words) and any("." in w for w in words.words)
         if not has_both:
             return _numeric(raw, name, _spread(cast(list[float], found), words), "numeric")
-    looks_dated = sum(any(form.fullmatch(w) for form in _DATES) for w in words.words)
-    if looks_dated > _MOSTLY * len(words.words):
+    sample = words.words[:_SAMPLE]
+    looks_dated = sum(any(form.fullmatch(word) for form in _DATES) for word in sample)
+    if looks_dated > _MOSTLY * len(sample):
         return _date(name, int((words.codes >= 0).sum()), int((words.codes < 0).sum()))
     problem = _almost_numbers(raw, name, words, found)
     if problem:

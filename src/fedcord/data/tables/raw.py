@@ -19,6 +19,7 @@ Codes = NDArray[np.int64]
 
 MISSING_WORDS = ("", "?", ".", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null")
 """Cells that say nothing, in any column. "None" is not among them: it can be an answer."""
+FLAGS = {"false": 0.0, "true": 1.0}
 ABSENT = -1
 """The code of a missing cell."""
 
@@ -132,10 +133,17 @@ def in_order(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def canonical(text: str) -> str:
-    """A cell's text as a word: `1.0`, which programs make of 1 when cells are missing, is 1."""
+    """A cell's text as a word, the same for what programs write in several ways.
+
+    >>> canonical("1.0"), canonical("TRUE"), canonical(" A ")
+    ('1', 'true', 'A')
+    """
     text = text.strip()
+    if text.lower() in FLAGS:
+        return text.lower()
     whole = _WHOLE.fullmatch(text)
-    return readable(whole[1] if whole else text)
+    text = whole[1] if whole else text
+    return text if text.isprintable() else readable(text)  # the check is fast, the rest is not
 
 
 def is_textual(array: Any) -> bool:
