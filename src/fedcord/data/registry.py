@@ -217,10 +217,19 @@ USER_FORMATS: Mapping[str, DatasetInfo] = {
         "table_file:load",
         _TABLE_OPTIONS,
     ),
+    "hf": DatasetInfo(
+        "saved by Hugging Face datasets: hf:DIR, a table or pictures, as save_to_disk wrote it",
+        None,
+        0,
+        "as the folder has",
+        "yours",
+        "saved_by_hugging_face:load",
+        (*_TABLE_OPTIONS, "size"),
+    ),
 }
 """Prefixes that are followed by a path."""
 
-TABLES = ("csv", "parquet")
+TABLES = ("csv", "parquet", "hf")
 """Those of tables, whose columns have names."""
 
 _NOT_THERE = {

@@ -117,6 +117,7 @@ def test_large_codes_keep_all_their_digits() -> None:
 def test_dates_are_refused_with_advice(cells: list[Any], kind: Any) -> None:
     found = look(cells, kind=kind)
     assert found.kind == "date"
+    assert found.distinct == len([cell for cell in cells if cell])
     assert "days since admission, or leave the column out with ?drop=x" in found.problem
     assert not found.is_input
 
@@ -128,6 +129,7 @@ def test_version_like_and_plain_words_are_no_dates() -> None:
 def test_a_text_of_its_own_in_every_row_is_an_identifier() -> None:
     found = look([f"P{n}" for n in range(30)] + [""])
     assert (found.kind, found.is_input) == ("identifier", False)
+    assert found.summary == "P0, P1, P2, …"
     assert "?id=x names rows by it" in found.note
     assert look([f"P{n}" for n in range(10)]).kind == "categorical"  # too few to tell
 

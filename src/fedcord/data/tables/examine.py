@@ -106,7 +106,7 @@ def examine(
     types = pyarrow().types
     array = raw.column(name)
     if types.is_temporal(array.type):
-        return _date(name, len(array) - array.null_count, array.null_count)
+        return _date(name, len(array.unique().drop_null()), array.null_count)
     if types.is_null(array.type):
         return _empty(name, len(array))
     if not (is_textual(array) or is_numeric(array) or types.is_boolean(array.type)):
@@ -144,7 +144,7 @@ def _text(raw: RawTable, name: str, array: Any, missing: Collection[str]) -> Exa
     sample = words.words[:_SAMPLE]
     looks_dated = sum(any(form.fullmatch(word) for form in _DATES) for word in sample)
     if looks_dated > _MOSTLY * len(sample):
-        return _date(name, int((words.codes >= 0).sum()), int((words.codes < 0).sum()))
+        return _date(name, len(words.words), int((words.codes < 0).sum()))
     problem = _almost_numbers(raw, name, words, found)
     if problem:
         return Examined(name, "unreadable", summary=_frequent(words), problem=problem)
@@ -155,7 +155,7 @@ def _text(raw: RawTable, name: str, array: Any, missing: Collection[str]) -> Exa
             "identifier",
             missing=len(array) - is_there,
             distinct=is_there,
-            summary=_frequent(words),
+            summary=f"{', '.join(word[:20] for word in words.words[:_SHOWN_WORDS])}, …",
             note=f"column {shown(name)} is left out: every row has another text, so nothing can be "
             f"learnt from it; ?id={name} names rows by it.",
         )
@@ -227,12 +227,12 @@ def _categorical(name: str, words: Words) -> Examined:
     )
 
 
-def _date(name: str, present: int, missing: int) -> Examined:
+def _date(name: str, distinct: int, missing: int) -> Examined:
     return Examined(
         name,
         "date",
         missing=missing,
-        distinct=present,
+        distinct=distinct,
         problem=f"column {shown(name)} holds dates or times, which mean nothing to a network by "
         "themselves; turn them into a number such as an age or the days since admission, or leave "
         f"the column out with ?drop={name}.",
