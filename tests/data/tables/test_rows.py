@@ -80,7 +80,9 @@ def test_rows_without_names_are_called_by_their_number_in_the_file() -> None:
 
 
 def test_a_missing_column_is_told_with_those_there_are() -> None:
-    with pytest.raises(DataError, match=r"lacks ward, smoker, of which.*it has age, sick: add"):
+    with pytest.raises(
+        DataError, match=r"lacks ward, smoker, of which the model learns; it has age, sick: add"
+    ):
         prepare_rows(PREPARATION, rows(age=["1"], sick=["no"]))
 
 
@@ -106,7 +108,7 @@ def test_a_row_without_a_target_has_no_label() -> None:
 @pytest.mark.parametrize(
     ("cells", "why"),
     [
-        (["70", "old"], "'age' was numeric in training, but row 2 holds 'old'"),
+        (["70", "old"], "'age' is numeric, but row 2 holds 'old'"),
         (["2024-01-01", "70"], "row 1 holds '2024-01-01'"),
         (["1", "inf"], "numbers must be finite"),
     ],

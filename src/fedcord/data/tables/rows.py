@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcord.core.errors import DataError, shown, unknown_name
-from fedcord.core.names import readable
-from fedcord.data.tables.examine import INPUT_KINDS, examine
+from fedcord.data.tables.cells import listed, read_cells
 from fedcord.data.tables.preparation import PreparedColumn, TablePreparation
-from fedcord.data.tables.raw import ABSENT, Codes, Floats, RawTable, number_of, words_of
+from fedcord.data.tables.raw import ABSENT, Codes, RawTable, words_of
 from fedcord.data.tables.schema import TableColumn
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -41,22 +37,13 @@ def prepare_rows(preparation: TablePreparation, raw: RawTable) -> PreparedRows:
     Columns are found by name, in any order. One that training used must be there; any other is left
     alone. A category that training did not have is told in a note, a class is refused.
     """
-    wanted = [column.name for column in preparation.columns]
-    lacking = [name for name in wanted if name not in raw.names]
-    if lacking:
-        raise DataError(
-            f"the table lacks {_listed(lacking)}, of which the model has learnt; it has "
-            f"{_listed(raw.names)}: add the missing columns, with empty cells where nothing is "
-            "known."
-        )
-    read = [_read(preparation, raw, column) for column in preparation.columns]
-    columns = [column for column, _ in read]
-    values = np.column_stack([cells for _, cells in read])
+    kinds = {column.name: column.kind for column in preparation.columns}
+    columns, values = read_cells(raw, kinds, preparation.missing)
     roles = {preparation.target, preparation.client, preparation.row_id}
-    unused = [name for name in raw.names if name not in {*wanted, *roles}]
+    unused = [name for name in raw.names if name not in {*kinds, *roles}]
     notes = [_unseen(old, new) for old, new in zip(preparation.columns, columns, strict=True)]
     if unused:
-        notes.append(f"columns that the model does not use: {_listed(unused)}.")
+        notes.append(f"columns that the model does not use: {listed(unused)}.")
     return PreparedRows(
         preparation.inputs(columns, values, raw.first_row),
         row_names(raw, preparation.row_id),
@@ -77,29 +64,6 @@ def row_names(raw: RawTable, row_id: str) -> tuple[str, ...]:
             )
         return tuple(names.words[code] for code in names.codes)
     return tuple(str(raw.first_row + row) for row in range(len(raw)))
-
-
-def _read(
-    preparation: TablePreparation, raw: RawTable, column: PreparedColumn
-) -> tuple[TableColumn, Floats]:
-    """One column's cells as numbers, if they are what training had."""
-    is_categorical = column.kind == "categorical"
-    found = examine(raw, column.name, categorical=is_categorical, missing=preparation.missing)
-    if found.kind == "empty":
-        return TableColumn(column.name, column.kind), np.full(len(raw), np.nan)
-    if found.problem and (is_categorical or found.kind == "unreadable"):
-        raise DataError(found.problem)
-    is_number = found.kind in INPUT_KINDS and found.kind != "categorical"
-    if is_categorical or is_number or found.kind == "row number":
-        assert found.values is not None
-        return TableColumn(column.name, column.kind, found.words), found.values
-    words = words_of(raw.column(column.name), preparation.missing)
-    odd = next((w for w in words.words if number_of(w, raw.decimal_comma) is None), words.words[0])
-    raise DataError(
-        f"column {shown(column.name)} was {column.kind} in training, but row "
-        f"{raw.first_row + words.first_row(odd)} holds {shown(odd)}; correct the cell or leave it "
-        "empty."
-    )
 
 
 def _labels(preparation: TablePreparation, raw: RawTable) -> Codes | None:
@@ -126,11 +90,6 @@ def _unseen(old: PreparedColumn, new: TableColumn) -> str:
     if not fresh:
         return ""
     return (
-        f"column {shown(old.name)} has categories that training did not have ({_listed(fresh)}); "
+        f"column {shown(old.name)} has categories that training did not have ({listed(fresh)}); "
         "they are taken for none of the known ones."
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(readable(name) for name in names[:_SHOWN]) + more
