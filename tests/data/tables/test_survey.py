@@ -56,7 +56,7 @@ def test_three_files_and_one_give_the_same_preparation(tmp_path: Path) -> None:
     frame = patients()
     bounds = [0, 1, 120, 250, 300]  # the first site has one row
     for n, (start, end) in enumerate(itertools.pairwise(bounds)):
-        how = {"sep": ";", "decimal": ","} if n % 2 else {}
+        how: dict[str, str] = {"sep": ";", "decimal": ","} if n % 2 else {}
         frame.iloc[start:end].to_csv(tmp_path / f"{n}.csv", index=False, **how)
     frame.to_csv(tmp_path / "all.csv", index=False)
     whole = read_csv(tmp_path / "all.csv")
