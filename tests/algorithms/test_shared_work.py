@@ -22,10 +22,10 @@ from fedcord.algorithms.oneshot.baselines.feddf import FedDF
 from fedcord.algorithms.oneshot.baselines.fedetf import FedETF
 from fedcord.algorithms.oneshot.baselines.fedproto_oneshot import FedProtoOneShot
 from fedcord.algorithms.oneshot.baselines.fens import FENS
-from fedcord.algorithms.oneshot.baselines.one_exchange import SendsOnce, Uploads, predict_fused
+from fedcord.algorithms.oneshot.baselines.one_exchange import SendsOnce, Uploads, fused_predictor
 from fedcord.algorithms.oneshot.baselines.otfusion import OTFusion
 from fedcord.algorithms.registry import ALGORITHMS
-from fedcord.core.contract import Algorithm, ClientResult, Env, ServerState, SharesWork
+from fedcord.core.contract import Algorithm, ClientResult, Env, Predictor, ServerState, SharesWork
 from fedcord.core.examples import ClientData
 from fedcord.core.params import param
 from fedcord.core.tensors import Tensors, hash_tensors
@@ -123,9 +123,9 @@ class Careless(SendsOnce):
         """Nothing."""
         return {"nothing": torch.zeros(1)}
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores."""
-        return predict_fused(shared, inputs, env)
+        return fused_predictor(shared, env)
 
 
 def test_a_method_that_does_not_say_what_it_does_is_found() -> None:

@@ -10,7 +10,16 @@ from torch import Tensor
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.kit.local_sgd import LocalSGD
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
+from fedcord.core.contract import (
+    ClientResult,
+    Env,
+    Predictor,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.params import param
 from fedcord.core.task import Task
@@ -65,8 +74,9 @@ class NearestMean:
         mean = total["class.sum"] / total["class.count"].clamp(min=1)[:, None]
         return state.next(total, result={"class.mean": mean})
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        return -torch.cdist(inputs.flatten(1), shared["class.mean"])
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        mean = shared["class.mean"]
+        return Predictor(lambda inputs: -torch.cdist(inputs.flatten(1), mean))
 
 
 @dataclass(frozen=True)
@@ -106,9 +116,10 @@ class Keeper(Plain):
         seen = memory.get("seen", torch.zeros(env.task.num_classes))
         return {**memory, "offset": (0.1 * torch.log1p(seen)).float()}
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        scores = super().predict(shared, memory, inputs, env)
-        return scores + memory["offset"] if "offset" in memory else scores
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        common = super().predictor(shared, memory, env)
+        offset = memory.get("offset", torch.zeros(env.task.num_classes))
+        return replace(common, scores=lambda inputs: common.scores(inputs) + offset)
 
 
 def _real(tensors: Tensors) -> dict[str, Tensor]:

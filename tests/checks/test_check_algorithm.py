@@ -15,7 +15,7 @@ from fedcord.checks.tiny_task import EMPTY_CLIENT, ODD_CLIENTS, SHAPES, tiny_tas
 from fedcord.core.contract import ServerState, Traits
 from fedcord.core.errors import ConfigError, FedcordError
 from fedcord.core.tensors import hash_tensors
-from tests.checks import broken
+from tests.checks.broken import aggregation, prediction
 from tests.checks.sound import NearestMean, Plain
 
 
@@ -27,7 +27,7 @@ def test_a_report_lists_every_check_on_every_task_in_order() -> None:
 
 
 def test_collecting_reports_every_failure_with_all_its_reasons() -> None:
-    report = check_algorithm(broken.RaggedPrototypes(), collect=True)
+    report = check_algorithm(aggregation.RaggedPrototypes(), collect=True)
     assert not report.passed
     assert {(r.check, r.task) for r in report.failures} == {
         (check, task) for check in ("odd-clients", "equal-updates") for task in SHAPES
@@ -39,13 +39,15 @@ def test_collecting_reports_every_failure_with_all_its_reasons() -> None:
 
 def test_without_collecting_the_first_failure_is_raised() -> None:
     with pytest.raises(ContractViolation, match="RaggedPrototypes fails the check 'odd-clients'"):
-        check_algorithm(broken.RaggedPrototypes())
+        check_algorithm(aggregation.RaggedPrototypes())
     assert issubclass(ContractViolation, FedcordError)
 
 
 def test_an_error_inside_the_algorithm_is_a_finding_with_its_cause() -> None:
-    with pytest.raises(ContractViolation, match="ProtocolError was raised: predict") as caught:
-        check_algorithm(broken.PredictsLabels(), only=["learns"])
+    with pytest.raises(
+        ContractViolation, match="ProtocolError was raised: the predictor"
+    ) as caught:
+        check_algorithm(prediction.PredictsLabels(), only=["learns"])
     assert caught.value.__cause__ is not None
 
 
@@ -71,7 +73,7 @@ def test_an_algorithm_must_be_a_frozen_dataclass() -> None:
     class Bare:
         traits = Traits(rounds=1)
 
-    assert check_algorithm(Loose(), only=["predict"]).passed  # a subclass stays frozen
+    assert check_algorithm(Loose(), only=["predictor"]).passed  # a subclass stays frozen
     with pytest.raises(ConfigError, match="Bare is not a frozen dataclass"):
         check_algorithm(Bare())  # type: ignore[arg-type]
 

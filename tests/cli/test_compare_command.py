@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcord.core.errors import FailedRunError
+from fedcord.algorithms.averaging.fedprox import FedProx
+from fedcord.core.errors import ConfigError, DataError, FailedRunError
+from fedcord.data.dataset import Dataset
 from fedcord.experiment.api import compare as fedcord_compare
+from fedcord.experiment.config import RunConfig
+from fedcord.experiment.partition import partition_of
 from tests.cli.command import fedcord, result_of
 
 WORDS = ["compare", "fedavg", "fedprox", "--clients", "5", "--rounds", "3", "--seeds", "2"]
@@ -157,7 +161,7 @@ SOME_FAIL = [*WORDS, "--subset", "100", "--model", "mlp:4", "--set", "fedprox:lo
 def test_a_contender_that_diverges_does_not_end_the_comparison(tmp_path: Path) -> None:
     done = fedcord(*SOME_FAIL, "--out", "study", "--quiet", cwd=tmp_path)
     assert done.returncode == 1
-    assert "failed: fedprox seed 0: NumericalError: predict returned NaN" in done.stderr
+    assert "failed: fedprox seed 0: NumericalError: the predictor returned NaN" in done.stderr
     assert "failed: fedprox seed 1: NumericalError" in done.stderr
     assert "2 of 4 runs have no result" in done.stderr
     assert "--retry-failed" in done.stderr
@@ -174,6 +178,53 @@ def test_a_contender_that_diverges_does_not_end_the_comparison(tmp_path: Path) -
         assert (tmp_path / "study" / "fedavg" / f"seed-{seed}" / "result.json").exists()
 
 
+def test_misfits_of_all_contenders_are_told_together_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    models = ["--model", "mlp:4", "--model", "mlp:5"]
+    words = ["compare", "fedproto", "fedavg", "moon", "--clients", "2", *models]
+    done = fedcord(*words, "--out", "study", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("needs one network for all clients") == 2
+    assert "fedavg needs" in done.stderr
+    assert "moon needs" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_seed_under_which_data_cannot_be_dealt_is_told_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dealt(config: RunConfig, dataset: Dataset) -> object:
+        if config.seed == 1:
+            raise DataError("the smallest client never had 10")
+        return partition_of(config, dataset)
+
+    monkeypatch.setattr("fedcord.experiment.review.partition_of", dealt)
+    done = fedcord(*WORDS, "--out", "study", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "seed 1: the smallest client never had 10" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_misfit_that_shows_only_while_a_contender_runs_fails_that_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def misfit(*_: object) -> None:
+        raise ConfigError("these models cannot be fused")
+
+    monkeypatch.setattr(FedProx, "aggregate", misfit)
+    done = fedcord(*WORDS, "--subset", "100", "--out", "study", "--quiet", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "failed: fedprox seed 1: ConfigError: these models cannot be fused" in done.stderr
+    assert "2 of 4 runs have no result" in done.stderr
+    for seed in (0, 1):
+        assert (tmp_path / "study" / "fedavg" / f"seed-{seed}" / "result.json").exists()
+        assert (tmp_path / "study" / "fedprox" / f"seed-{seed}" / "failure.json").exists()
+    again = fedcord(*WORDS, "--subset", "100", "--out", "study", "--quiet", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "already holds a run (finished); add --resume" in again.stderr
+
+
 def test_failures_are_kept_on_resume_and_tried_again_when_asked_for(tmp_path: Path) -> None:
     fedcord(*SOME_FAIL, "--out", "study", "--quiet", cwd=tmp_path)
     failure = tmp_path / "study" / "fedprox" / "seed-1" / "failure.json"
@@ -185,10 +236,10 @@ def test_failures_are_kept_on_resume_and_tried_again_when_asked_for(tmp_path: Pa
         ("fedprox", 0, "NumericalError"),
         ("fedprox", 1, "NumericalError"),
     ]
-    assert failure.stat().st_ino == before.st_ino  # nobody has written it anew
+    assert failure.stat().st_mtime_ns == before.st_mtime_ns  # nobody has written it anew
     again = fedcord(*SOME_FAIL, "--out", "study", "--retry-failed", "--quiet", cwd=tmp_path)
     assert again.returncode == 1
-    assert failure.stat().st_ino != before.st_ino
+    assert failure.stat().st_mtime_ns != before.st_mtime_ns
 
 
 def test_a_comparison_in_which_all_fail_says_so(tmp_path: Path) -> None:

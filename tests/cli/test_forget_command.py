@@ -187,13 +187,18 @@ def test_clients_are_called_by_their_names(tmp_path: Path) -> None:
     result_of("run", "afl", *words, "--out", "run", cwd=tmp_path)
     done = fedcord("forget", "run", "--client", "Bonn", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("client 0 (Bonn) is forgotten: the model in 'run-without-0'")
+    assert done.stdout.startswith("client 'Bonn' (0) is forgotten: the model in 'run-without-0'")
+    assert load_run(tmp_path / "run-without-0").name == "afl without client 'Bonn' (0)"
+    again = fedcord("forget", "run-without-0", "--client", "Bonn", cwd=tmp_path)
+    known = "client 'Bonn' (0) is not in the sums (in them: 'Köln' (1), 'Köln' (2))"
+    assert known in again.stderr
     told = result_of("forget", "run", "--client", "2", "--out", "new", cwd=tmp_path)
     assert (told["client"], told["client_name"]) == (2, "Köln")
     for client, expected in {
         "Bon": "unknown client 'Bon'; did you mean 'Bonn'?",
         "Köln": "several clients are called 'Köln'; give the number of one",
-        "3": "client 3 does not exist; this run has clients 0 to 2 (Bonn, Köln, Köln).",
+        "3": "client 3 does not exist; this run has clients 0 to 2 ('Bonn' (0), 'Köln' (1), "
+        "'Köln' (2)).",
         "9" * 5000: "unknown client '999",
     }.items():
         refused = fedcord("forget", "run", "--client", client, cwd=tmp_path)
@@ -203,3 +208,20 @@ def test_clients_are_called_by_their_names(tmp_path: Path) -> None:
     nameless = fedcord("forget", "numbers", "--client", "Bonn", cwd=tmp_path)
     assert nameless.returncode == 2
     assert "client 'Bonn': must be a number; clients of this run have no names" in nameless.stderr
+
+
+def test_work_that_was_kept_for_reuse_is_forgotten_too(tmp_path: Path) -> None:
+    words = ["accord", "--clients", "3", "--subset", "60", "--model", "mlp:4"]
+    words += ["--set", "local.epochs=1", "--reuse", "work", "--out", "run"]
+    result_of("run", *words, cwd=tmp_path)
+    everything = _files(tmp_path / "work")
+    old = tmp_path / "work" / ("0" * 64)
+    old.write_bytes(b"of a version that did not say whose it is")
+    beside = fedcord("forget", "run", "--client", "1", cwd=tmp_path)
+    assert beside.returncode == 0, beside.stderr
+    assert f"2 files of its work in '{tmp_path / 'work'}' (--reuse) stay" in beside.stdout
+    assert _files(tmp_path / "work").keys() == {*everything, old.name}
+    within = fedcord("forget", "run", "--client", "1", "--in-place", cwd=tmp_path)
+    assert "(--reuse) are deleted too" in within.stdout
+    assert _files(tmp_path / "work").keys() < everything.keys()
+    assert len(_files(tmp_path / "work")) == len(everything) - 1

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import pytest
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
+from fedcord.algorithms.registry import algorithm_class
 from fedcord.core.contract import Review, Traits
 from fedcord.core.declaration import ANNOUNCED, check_declaration, declaration_problems
 from fedcord.core.errors import ConfigError
+from fedcord.core.params import build
 from fedcord.core.parts import review_of_parts
 from fedcord.core.task import Task
 from tests import federation
@@ -44,10 +47,32 @@ def test_a_verb_without_its_trait_is_refused_by_both_names(trait: str, verb: str
 
 @pytest.mark.parametrize(("trait", "verb"), VERBS)
 def test_a_trait_without_its_verb_is_refused_by_both_names(trait: str, verb: str) -> None:
-    announced: Mapping[str, bool] = {trait: True}
+    announced: Mapping[str, Any] = {trait: True}
     method = type("Boaster", (NearestMean,), {"traits": Traits(rounds=1, **announced)})
     with pytest.raises(ConfigError, match=f"announces the trait {trait} but has no verb {verb};"):
         check_declaration(method())
+
+
+@pytest.mark.parametrize(("trait", "verb"), VERBS)
+def test_a_verb_may_be_there_and_not_used_with_these_parameters(trait: str, verb: str) -> None:
+    off: Mapping[str, Any] = {trait: False}
+    method = type("Shy", (NearestMean,), {"traits": Traits(rounds=1, **off), verb: lambda self: 0})
+    check_declaration(method())
+
+
+@pytest.mark.parametrize(("rounds", "first"), [(2, 2), (2, -1), (None, 1)])
+def test_something_must_come_after_what_settles_first(rounds: int | None, first: int) -> None:
+    traits = Traits(rounds=rounds, settles_first=(first, "the encoders"))
+    with pytest.raises(ConfigError, match=f"says that {first} rounds come first of {rounds};"):
+        check_declaration(type("Early", (NearestMean,), {"traits": traits})())
+
+
+@pytest.mark.parametrize("name", ["accord", "deepafl"])
+def test_methods_personalise_where_their_parameters_say_so(name: str) -> None:
+    for personal in (False, True):
+        method = build(algorithm_class(name), {"personal": personal})
+        check_declaration(method)
+        assert method.traits.personalizes is personal
 
 
 def test_all_mistakes_are_told_together() -> None:

@@ -3,7 +3,15 @@ from dataclasses import dataclass
 import pytest
 
 from fedcord.core.errors import ConfigError, unknown_name
-from fedcord.core.params import build, check_params, describe, param, parameters_like, plain
+from fedcord.core.params import (
+    build,
+    check_params,
+    conformed,
+    describe,
+    param,
+    parameters_like,
+    plain,
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,27 @@ def test_build_reads_nested_plain_values_and_plain_is_its_inverse() -> None:
     made = build(Outer, {"mode": "b", "names": ["p", "q"], "inner": {"lr": 1, "steps": 3}})
     assert made == Outer("b", False, ("p", "q"), (1,), Inner(1.0, 3))
     assert build(Outer, plain(made)) == made
+
+
+def test_an_object_conforms_if_it_could_have_been_built() -> None:
+    good = Outer("b", inner=Inner(1.0, 3))
+    assert conformed(good) is good
+    almost = Outer(names=["p"], inner=Inner(1, 3))  # type: ignore[arg-type]
+    assert repr(conformed(almost)) == repr(build(Outer, plain(almost)))
+    with pytest.raises(ConfigError) as caught:
+        conformed(Outer(flag=1, inner=Inner(lr="fast")))  # type: ignore[arg-type]
+    assert caught.value.problems == (
+        "flag = 1: must be of type bool, not int.",
+        "inner.lr = 'fast': must be of type float, not str.",
+    )
+
+
+def test_a_part_of_another_class_does_not_conform() -> None:
+    class Slower(Inner):
+        pass
+
+    with pytest.raises(ConfigError, match=r"inner is a Slower, .* from which a Inner is made"):
+        conformed(Outer(inner=Slower()))
 
 
 def test_all_mistakes_are_reported_together() -> None:

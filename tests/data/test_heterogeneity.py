@@ -141,9 +141,9 @@ def test_warnings_name_clients_and_classes() -> None:
     told = measure_heterogeneity(counts, ("Köln", "北京", "Aarau"), ("gesund", "krank", "tot"))
     words = " ".join(told.warnings)
     for part in (
-        "no examples (北京)",
-        "single class (Köln)",
+        "no examples ('北京' (1))",
+        "single class ('Köln' (0))",
         "class tot:",
-        "client Köln holds more",
+        "client 'Köln' (0) holds more",
     ):
         assert part in words

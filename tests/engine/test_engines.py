@@ -1,6 +1,7 @@
 """Every engine gives the same bits."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -59,7 +60,7 @@ def test_wire_and_processes_equal_sequential(setting: str) -> None:
     algorithm, values = SETTINGS[setting]
     people, plan = federation.population(values, SIZES), federation.blueprint(algorithm, values)
     expected = _outcome(federation.sequential(algorithm, federation.task(values), people), setting)
-    assert _outcome(Federation(WireTransport(plan, people)), setting) == expected
+    assert _outcome(Federation(WireTransport.rebuilding(plan, people)), setting) == expected
     with contextlib.closing(ProcessesTransport(plan, people, workers=2)) as workers:
         assert _outcome(Federation(workers), setting) == expected
 
@@ -68,6 +69,7 @@ def test_wire_and_processes_equal_sequential(setting: str) -> None:
 def pool() -> Iterator[ProcessesTransport]:
     algorithm, values = SETTINGS["stacked"]
     plan, people = federation.blueprint(algorithm, values), federation.population(values, SIZES)
+    people = dataclasses.replace(people, names={1: "Köln"})
     with contextlib.closing(ProcessesTransport(plan, people, workers=2)) as workers:
         yield workers
 
@@ -87,6 +89,7 @@ def test_answers_come_in_client_order_and_an_early_stop_does_no_harm(
     everyone, reached = range(len(SIZES)), Federation(pool)
     first = next(reached.ask(_request(), everyone, "training"))  # the generator is dropped here
     assert first.client == 0
+    assert reached.said(1) == "client 'Köln' (1)"
     assert _clients(reached.ask(_request(), everyone, "training")) == list(everyone)
 
 

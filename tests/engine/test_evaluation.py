@@ -1,13 +1,18 @@
 """Counts of predictions against scikit-learn, and parts that add up."""
 
 import json
+from dataclasses import dataclass
 
 import pytest
 import torch
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
+from fedcord.core.contract import Env, Predictor
+from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.core.examples import Examples
+from fedcord.core.task import HeldNetwork, Task
+from fedcord.core.tensors import Tensors
 from fedcord.engine.evaluation import BATCH, Evaluation, evaluate
 from tests import federation
 
@@ -27,7 +32,7 @@ def _unequal(without: int) -> Examples:
 def test_balanced_accuracy_is_that_of_scikit_learn(without: int) -> None:
     test = _unequal(without)
     found = evaluate(METHOD, SHARED, {}, test, ENV)
-    guessed = METHOD.predict(SHARED, {}, test.inputs, ENV).argmax(1).numpy()
+    guessed = METHOD.predictor(SHARED, {}, ENV).scores(test.inputs).argmax(1).numpy()
     truth = test.labels.numpy()
     present = torch.tensor(guessed) != without  # scikit-learn warns of guesses that are nowhere
     assert found.accuracy == pytest.approx(accuracy_score(truth, guessed))
@@ -60,3 +65,36 @@ def test_equal_classes_leave_nothing_to_balance() -> None:
     rows = torch.cat([(drawn.labels == label).nonzero()[:200, 0] for label in range(3)])
     found = evaluate(METHOD, SHARED, {}, Examples(drawn.inputs[rows], drawn.labels[rows]), ENV)
     assert found.balanced_accuracy == pytest.approx(found.accuracy, abs=1e-12)
+
+
+def test_weights_are_loaded_once_however_many_batches_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loads = []
+    held = Task.held_network
+
+    def counted(task: Task, tensors: Tensors, client: int | None = None) -> HeldNetwork:
+        loads.append(client)
+        return held(task, tensors, client)
+
+    monkeypatch.setattr(Task, "held_network", counted)
+    monkeypatch.delattr(Task, "network_with")  # the other way to load
+    assert evaluate(METHOD, SHARED, {}, federation.examples(600, seed=7), ENV).total == 600 > BATCH
+    assert loads == [None]
+
+
+def test_scores_of_another_form_are_refused() -> None:
+    @dataclass(frozen=True)
+    class Odd(FedAvg):
+        def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+            answer = torch.full((1, 3 + self.more), self.fill)
+            return Predictor(lambda inputs: answer.expand(len(inputs), -1))
+
+        more: int = 0
+        fill: float = 0.0
+
+    test = federation.examples(5, seed=8)
+    with pytest.raises(ProtocolError, match=r"the predictor returned shape \[5, 4\], expected"):
+        evaluate(Odd(more=1), SHARED, {}, test, ENV)
+    with pytest.raises(NumericalError, match="the predictor returned NaN in round 0"):
+        evaluate(Odd(fill=torch.nan), SHARED, {}, test, ENV)

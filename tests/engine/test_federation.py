@@ -1,6 +1,6 @@
 """The server sorts, counts and names; it believes nobody it did not ask."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,9 +11,10 @@ from fedcord.checks.faulty_transport import FaultPlan, FaultyTransport, Tamperin
 from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError, NumericalError, ProtocolError
 from fedcord.core.tensors import hash_tensors, num_bytes
-from fedcord.engine.federation import Federation, Member, Missing, Patience
+from fedcord.engine.federation import Federation, Missing, Patience
 from fedcord.engine.memory_store import InProcessMemory
 from fedcord.engine.node import Agreement, ClientNode
+from fedcord.engine.population import Population
 from fedcord.engine.requests import Parcel, Reply, Request, pack_call
 from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rounds
 from fedcord.engine.transport import Delivery, Transport
@@ -23,11 +24,12 @@ from tests import federation
 
 ALGORITHM = FedAvg(LocalSGD(lr=0.1))
 EVERYONE = (0, 1, 2, 3)
+NAMES = {0: "Süd", 2: "Hôpital Nord"}
 
 
-def _node(agreement: Agreement | None = None) -> ClientNode:
-    people = federation.population()
-    return ClientNode(ALGORITHM, federation.task(), people, InProcessMemory(), agreement)
+def _node(agreement: Agreement | None = None, people: Population | None = None) -> ClientNode:
+    held = people or federation.population()
+    return ClientNode(ALGORITHM, federation.task(), held, InProcessMemory(), agreement)
 
 
 def _faulty(plan: FaultPlan, patience: Patience = Patience(quorum=0.1)) -> Federation:  # noqa: B008
@@ -54,7 +56,8 @@ def _plain() -> Federation:
 
 
 def test_the_roll_tells_sizes() -> None:
-    assert _plain().members[1] == Member(25, 0, 6)
+    told = _plain().members[1]
+    assert (told.train, told.validation, told.test) == (25, 0, 6)
     assert _plain().common_test == 300
 
 
@@ -90,6 +93,15 @@ def test_a_node_that_does_not_fit_is_refused_by_name_with_what_differs() -> None
         ConfigError, match=r"no client answered the roll call; node 0 .* was refused"
     ):
         Federation(Several([_node(other)]), agreement=ours)
+
+
+def test_two_nodes_that_say_they_are_one_client_must_hold_the_same_data() -> None:
+    people = federation.population()
+    other = replace(people, labels=people.labels.flip(0))  # as many, but not the same
+    twice = Several([_node(people=people), _node(people=people)])
+    assert len(Federation(twice).members) == people.num_clients
+    with pytest.raises(ConfigError, match="two nodes say they are client 0, with different data"):
+        Federation(Several([_node(people=people), _node(people=other)]))
 
 
 def test_a_client_that_keeps_something_stays_where_it_is() -> None:
@@ -207,7 +219,7 @@ def test_a_greeting_that_makes_no_sense_is_refused(change: dict[str, object]) ->
 
 def test_every_byte_is_counted_where_it_passes() -> None:
     plan, people = federation.blueprint(ALGORITHM), federation.population()
-    wire, plain = Federation(WireTransport(plan, people)), _plain()
+    wire, plain = Federation(WireTransport.rebuilding(plan, people)), _plain()
     passed = {}
     for engine, reached in {"wire": wire, "plain": plain}.items():
         state, (record,) = _run(reached, rounds=1)
@@ -235,3 +247,63 @@ def test_personalisation_is_paid_for() -> None:
     passed = reached.take_traffic()
     assert passed["personalisation"].down == 4 * num_bytes(state.model)
     assert passed["evaluation"].down == 4 * num_bytes(state.model)
+
+
+def _named(change: Callable[[Request, Reply], Reply] = lambda request, reply: reply) -> Federation:
+    people = replace(federation.population(), names=NAMES)
+    node = ClientNode(ALGORITHM, federation.task(), people, InProcessMemory())
+    return Federation(Tampering(SequentialTransport(node), change), patience=Patience(quorum=0.5))
+
+
+def test_clients_are_called_by_the_names_their_nodes_told() -> None:
+    assert _named().members[2].name == "Hôpital Nord"
+    assert _named().members[3].name == ""
+    assert (_named().said(2), _named().said(3)) == ("client 'Hôpital Nord' (2)", "client 3")
+    assert _plain().names == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"step": 99}, "client 'Hôpital Nord' (2) answered 'update' of step 99"),
+        ({"values": {"weight": -1.0, "metrics": {}}}, "client 'Hôpital Nord' (2) sent weight -1.0"),
+        ({"values": {"weight": 1.0}}, "client 'Hôpital Nord' (2) sent an update that is incompl"),
+        ({"tensors": {}}, "client 'Hôpital Nord' (2) did not send "),
+    ],
+    ids=["another step", "bad weight", "incomplete", "no tensors"],
+)
+def test_what_is_wrong_with_an_answer_is_told_with_the_name(
+    change: dict[str, object], words: str
+) -> None:
+    def tampered(request: Request, reply: Reply) -> Reply:
+        is_chosen = request.verb == "update" and reply.client == 2
+        return replace(reply, **change) if is_chosen else reply  # type: ignore[arg-type]
+
+    _, records = _run(_named(tampered), rounds=1)
+    assert any(words in text for text in (*records[0].refused, *records[0].events)), records
+
+
+@pytest.mark.parametrize("name", [7, None, "two\nlines", "\u202eright to left", "x" * 201])
+def test_a_node_whose_clients_have_impossible_names_is_refused(name: object) -> None:
+    def tampered(request: Request, reply: Reply) -> Reply:
+        if request.verb != "hello":
+            return reply
+        members = [[*row[:-1], name] for row in reply.values["members"]]
+        return replace(reply, values={**reply.values, "members": members})
+
+    with pytest.raises(ConfigError, match=r"greeting is incomplete.*is no name of at most 200"):
+        _named(tampered)
+
+
+def test_a_name_too_long_or_odd_for_a_message_is_told_shortened() -> None:
+    people = replace(federation.population(), names={0: "x" * 300, 1: "two\nlines"})
+    reached = federation.sequential(ALGORITHM, federation.task(), people)
+    assert reached.names == {0: "x" * 200, 1: "two\\nlines"}
+
+
+def test_names_change_no_bit_and_no_fingerprint() -> None:
+    named, _ = _run(_named())
+    plain, _ = _run(_plain())
+    assert hash_tensors(named.shared) == hash_tensors(plain.shared)
+    people = federation.population()
+    assert replace(people, names=NAMES).fingerprint == people.fingerprint

@@ -10,7 +10,7 @@ from fedcord.algorithms.contrastive.moon import MOON
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.prototype.fedproto import FedProto
 from fedcord.core.contract import Algorithm, ClientResult, Env
-from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.errors import CheckpointError, ConfigError, ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.tensors import Tensors, hash_tensors, prefixed
 from fedcord.engine.evaluation import Evaluation, evaluate
@@ -42,7 +42,12 @@ def test_hello_says_who_lives_there_and_what_they_agree_on() -> None:
     agreement = Agreement("hash", {"num_classes": 3})
     (reply,) = _asked(_node(FedAvg(LOCAL), agreement), Request("hello", run="r"))
     told = reply.values
-    assert told["members"] == [[0, 40, 0, 10], [1, 25, 0, 6], [2, 1, 0, 0], [3, 60, 0, 15]]
+    assert told["members"] == [
+        [0, 40, 0, 10, ""],
+        [1, 25, 0, 6, ""],
+        [2, 1, 0, 0, ""],
+        [3, 60, 0, 15, ""],
+    ]
     assert (told["configuration"], told["task"]) == ("hash", {"num_classes": 3})
     assert told["data"] == federation.population().fingerprint
     assert told["common_test"] == 300
@@ -54,6 +59,16 @@ def test_asking_again_gives_the_same_bytes(algorithm: Algorithm) -> None:
     for step in range(3):
         call = pack_call(_request(algorithm, step=step), Parcel((0, 1)))
         assert node.handle(call) == node.handle(call)
+
+
+def test_memory_that_is_gone_is_missed_with_the_clients_name() -> None:
+    algorithm = MOON(local=LOCAL)
+    people = replace(federation.population(), names={0: "Bonn"})
+    node = ClientNode(algorithm, federation.task(), people, InProcessMemory())
+    for step in range(3):
+        _asked(node, _request(algorithm, step=step), 0)
+    with pytest.raises(CheckpointError, match=r"client 'Bonn' \(0\): what is kept was left by"):
+        list(node.answer(_request(algorithm, step=1), Parcel((0,))))
 
 
 def test_going_back_to_the_step_before_finds_the_memory_of_then() -> None:

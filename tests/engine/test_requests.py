@@ -90,5 +90,5 @@ def test_headers_are_checked(header: dict[str, object]) -> None:
     "values", [{}, {"weight": "x", "metrics": {}}, {"weight": 1.0, "metrics": 3}]
 )
 def test_an_update_without_weight_or_metrics_is_refused(values: dict[str, object]) -> None:
-    with pytest.raises(ProtocolError, match="client 4: an update is incomplete"):
-        Reply(4, "update", values=values).update()
+    with pytest.raises(ProtocolError, match="client 4 sent an update that is incomplete"):
+        Reply(4, "update", values=values).update("client 4")

@@ -200,6 +200,6 @@ def test_validation_takes_all_clients_parts_together() -> None:
     correct = 0
     for part in parts[:2]:
         inputs = federation.task().prepare(part.inputs)
-        scores = ALGORITHM.predict(state.shared, {}, inputs, federation.env())
+        scores = ALGORITHM.predictor(state.shared, {}, federation.env()).scores(inputs)
         correct += int((scores.argmax(1) == part.labels).sum())
     assert (found.correct, found.total) == (correct, 14)

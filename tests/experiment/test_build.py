@@ -1,7 +1,5 @@
 import dataclasses
-import importlib
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -95,6 +93,20 @@ def test_resuming_on_other_data_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run" / "result.json").unlink()
     with pytest.raises(CheckpointError, match="the data is not what the run"):
         fedcord.run("fedavg", dataset=_own(1), resume=True, **settings)  # type: ignore[arg-type]
+
+
+def test_resuming_own_images_with_another_normalisation_is_refused(tmp_path: Path) -> None:
+    def images(mean: float) -> Dataset:
+        labels = np.arange(24) % 2
+        pixels = np.random.default_rng(0).integers(0, 255, (24, 1, 8, 8)).astype(np.uint8)
+        parts = Split(pixels[:16], labels[:16]), Split(pixels[16:], labels[16:])
+        return Dataset("mine", "image", *parts, ("a", "b"), (mean,), (0.5,))
+
+    settings = {"rounds": 1, "clients": 2, "model": "mlp:4", "out": tmp_path / "run"}
+    fedcord.run("fedavg", dataset=images(0.5), **settings)  # type: ignore[arg-type]
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(CheckpointError, match="the data is not what the run"):
+        fedcord.run("fedavg", dataset=images(0.1), resume=True, **settings)  # type: ignore[arg-type]
 
 
 def test_an_algorithm_object_runs_as_it_is(tmp_path: Path) -> None:
@@ -246,91 +258,3 @@ def test_inputs_are_held_once() -> None:
         assert set(split.inputs.strides) == {0}  # one zero stands for all of them
     assert made.dataset.train.inputs.shape[1:] == tuple(made.population.inputs.shape[1:])
     assert len(made.population.inputs) == 100
-
-
-OWN = """
-from dataclasses import dataclass
-
-from fedcord import AveragesModels, FedAvg, LocalSGD, Review, param
-
-ASKED = []
-
-
-@dataclass(frozen=True)
-class Choosy(AveragesModels):
-    many: int = param(2, "classes it needs")
-    local: LocalSGD = param(LocalSGD(), "how clients train")
-
-    def review(self, task):
-        ASKED.append(task.num_classes)
-        errors = ("too few classes for many.",) if task.num_classes < self.many else ()
-        return self.local.review(task) + Review(errors, ("it is choosy.",))
-
-    def client_update(self, shared, memory, data, env):
-        return FedAvg(self.local).client_update(shared, memory, data, env)
-
-
-@dataclass(frozen=True)
-class Unannounced(Choosy):
-    def personalize(self, shared, memory, data, env):
-        return memory
-
-
-@dataclass(frozen=True)
-class Trusting(AveragesModels):
-    local: LocalSGD = param(LocalSGD(), "how clients train")
-
-    def client_update(self, shared, memory, data, env):
-        return FedAvg(self.local).client_update(shared, memory, data, env)
-"""
-
-
-@pytest.fixture
-def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    name = f"choosy_{tmp_path.name.replace('-', '_')}"
-    (tmp_path / f"{name}.py").write_text(OWN)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return importlib.import_module(name)
-
-
-def test_all_errors_of_a_review_end_a_run_before_anything_is_written(
-    own_module: ModuleType, tmp_path: Path
-) -> None:
-    out, params = tmp_path / "run", {"many": 11, "local": {"augment": "simclr"}}
-    with pytest.raises(ConfigError, match="too few classes for many") as caught:
-        fedcord.run(
-            f"{own_module.__name__}:Choosy", dataset=_own(), partition="iid", out=out, params=params
-        )
-    assert [problem.split()[0] for problem in caught.value.problems] == ["local.augment", "too"]
-    assert not out.exists()
-
-
-def test_notes_of_a_review_are_asked_for_once_and_told(own_module: ModuleType) -> None:
-    config = load_config({"algorithm": f"{own_module.__name__}:Choosy"})
-    made = build_experiment(config)
-    assert made.notes == ("it is choosy.",)
-    assert made.warnings()[-1] == made.warnings()[-1] == "it is choosy."
-    assert own_module.ASKED == [10]
-
-
-def test_parts_of_a_method_without_a_review_of_its_own_are_asked(own_module: ModuleType) -> None:
-    settings = {
-        "algorithm": f"{own_module.__name__}:Trusting",
-        "params": {"local": {"augment": "simclr"}},
-        "model": ["mlp:8"],
-        "dataset": "synthetic",
-    }
-    with pytest.raises(ConfigError, match=r"local\.augment = 'simclr' does not fit"):
-        build_experiment(load_config(settings))
-
-
-def test_a_verb_nobody_announced_is_refused_where_the_algorithm_is_built(
-    own_module: ModuleType,
-) -> None:
-    config = load_config({"algorithm": f"{own_module.__name__}:Choosy"})
-    wrong = f"{own_module.__name__}:Unannounced"
-    words = "Unannounced has the verb personalize but does not announce the trait personalizes"
-    with pytest.raises(ConfigError, match=words):
-        load_config({"algorithm": wrong})
-    with pytest.raises(ConfigError, match=words):
-        build_experiment(dataclasses.replace(config, algorithm=wrong))

@@ -58,7 +58,7 @@ def build(path: Path, **settings: object) -> Experiment:
 def test_constants_are_those_of_what_clients_train_on(tmp_path: Path) -> None:
     path = write(tmp_path)
     made = build(path, validation=0.2, test=0.2)
-    preparation = TablePreparation.from_json(made.blueprint.task_values["table"])
+    preparation = TablePreparation.from_json(made.blueprint.task_values["preparation"])
     trained = [made.population.client(k).train.inputs for k in range(3)]
     assert [len(part) for part in trained].count(1) == 1
     inputs = torch.cat(trained).double().numpy()
@@ -82,7 +82,7 @@ def test_the_task_prepares_the_file_as_training_did(tmp_path: Path) -> None:
     path = write(tmp_path)
     made = build(path)
     values = json.loads(json.dumps(made.blueprint.task_values))  # nothing but plain values
-    done = prepare_rows(TablePreparation.from_json(values["table"]), read_csv(path))
+    done = prepare_rows(TablePreparation.from_json(values["preparation"]), read_csv(path))
     for part, held in (
         (made.dataset.test.rows, made.population.test.inputs),
         (made.dataset.train.rows, None),

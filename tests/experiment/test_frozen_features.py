@@ -14,6 +14,7 @@ from torch import Tensor
 from fedcord.algorithms.analytic.features import network_features
 from fedcord.core.errors import DataError
 from fedcord.data.dataset import Dataset, Split
+from fedcord.data.facts import DataFacts
 from fedcord.experiment import feature_store
 from fedcord.experiment.build import build_experiment, task_from_values, task_values
 from fedcord.experiment.feature_store import FeatureStore, feature_folder
@@ -57,7 +58,7 @@ def keep_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_clients_hold_the_bits_the_network_computes(tmp_path: Path) -> None:
     data = _images()
     made = build_experiment(_config(), data, [tmp_path])
-    values = task_values(data, [ENCODER])
+    values = task_values(DataFacts.of(data), [ENCODER])
     task = task_from_values(values)
     plain = build_experiment(_config(params={"features": {"source": "pixels"}}), data, [tmp_path])
     assert plain.population.inputs.dtype == torch.uint8  # somebody looks past the network

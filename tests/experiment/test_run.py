@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import math
@@ -74,7 +75,7 @@ def test_a_failure_is_on_record_and_tried_again_only_when_asked_for(
     whole = run(config(**AVERAGING), Place(tmp_path / "whole"))
     place = Place(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "finish_clients", _fail)
+        patch.setattr(run_module, "end_with_clients", _fail)
         with pytest.raises(NumericalError, match="diverged"):
             run(config(**AVERAGING), place)
     record = json.loads((tmp_path / "run" / "failure.json").read_text())
@@ -85,6 +86,12 @@ def test_a_failure_is_on_record_and_tried_again_only_when_asked_for(
         run(config(**AVERAGING), place)
     with pytest.raises(FailedRunError, match=r"failed before \(NumericalError: diverged\)"):
         run(config(**AVERAGING), Place(tmp_path / "run", resume=True))
+    shutil.copytree(tmp_path / "run", tmp_path / "changed")
+    failure = tmp_path / "changed" / "failure.json"
+    failure.write_text(failure.read_text().replace("diverged", "was bored"))
+    for retry in (False, True):
+        with pytest.raises(CheckpointError, match=r"failure\.json' is not as fedcord wrote it"):
+            run(config(**AVERAGING), Place(failure.parent, resume=True, retry_failed=retry))
     again = run(config(**AVERAGING), Place(tmp_path / "run", resume=True, retry_failed=True))
     assert again["state_hash"] == whole["state_hash"]
     assert content(tmp_path / "run") == content(tmp_path / "whole")
@@ -104,10 +111,10 @@ def test_a_bug_leaves_its_trace_and_a_full_disk_is_no_failure_of_the_run(
         return fail
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "finish_clients", stumble(KeyError("oops")))
+        patch.setattr(run_module, "end_with_clients", stumble(KeyError("oops")))
         with pytest.raises(KeyError, match="oops"):
             run(config(**AVERAGING), Place(tmp_path / "bug"))
-        patch.setattr(run_module, "finish_clients", stumble(OSError(errno.ENOSPC, "full")))
+        patch.setattr(run_module, "end_with_clients", stumble(OSError(errno.ENOSPC, "full")))
         with pytest.raises(OSError, match="full"):
             run(config(**AVERAGING), Place(tmp_path / "full"))
     record = json.loads((tmp_path / "bug" / "failure.json").read_text())
@@ -230,3 +237,14 @@ def test_what_clients_were_taken_out_of_is_not_trained_on(tmp_path: Path) -> Non
     shutil.rmtree(tmp_path / "run")
     with pytest.raises(ConfigError, match="no run with these settings"):
         folders.find_run_to_resume(tmp_path, config(**PERSONAL))
+
+
+def test_folders_of_own_classes_have_names_that_every_file_system_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "datetime", _Noon)
+    own = dataclasses.replace(config(), algorithm="my_methods:Own" + "n" * 300)
+    name = folders.make_new_folder(tmp_path / "runs", own).name
+    assert name.startswith("noon-my_methods.Ownn")
+    assert name.endswith("n-own-seed0")
+    assert len(name) < 130

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fedcord.core.errors import FedcordError
+from fedcord.core.errors import FedcordError, NumericalError
 from fedcord.experiment.forget import forget_client
 from fedcord.experiment.run import Place, run
 from fedcord.report.load import load_run
@@ -72,6 +72,18 @@ def test_in_a_run_that_is_gone_on_with(
     (tmp_path / "whole" / "result.json").unlink()
     found = _flip_everywhere(tmp_path, reader, harmless=())
     assert {"config.toml", "metrics.jsonl", "partition.json", "provenance.json"} <= found
+
+
+@pytest.mark.usefixtures("quick")
+def test_in_a_run_that_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def diverge(*_: object) -> None:
+        raise NumericalError("diverged")
+
+    monkeypatch.setattr("fedcord.experiment.run.finish_clients", diverge)
+    with pytest.raises(NumericalError, match="diverged"):
+        run(config(**AVERAGING), Place(tmp_path / "whole"))
+    found = _flip_everywhere(tmp_path, _report, harmless=("metrics.jsonl", "checkpoints/"))
+    assert {"config.toml", "failure.json"} <= found
 
 
 def _not_read_by(name: str) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def read_all(data: bytes) -> None:
         replies = unpack_replies(data)
         for reply in replies if isinstance(replies, list) else ():
             update = reply.update()
-            check_update(update, spec_of(update.tensors), 0)
+            check_update(update, spec_of(update.tensors), "client 0")
             assert 0 <= update.weight <= MAX_WEIGHT
 
 
@@ -154,7 +154,7 @@ def test_extreme_replies_are_refused(said: bytes) -> None:
 def test_weights_that_pass_add_up(weight: float) -> None:
     update = Update({}, weight)
     try:
-        check_update(update, {}, 0)
+        check_update(update, {}, "client 0")
     except ProtocolError:
         assert not 0 <= weight <= MAX_WEIGHT
     else:

@@ -1,8 +1,14 @@
 """How notes of many runs become few lines."""
 
+import json
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
-from fedcord.report.notes import Note, gathered
+from fedcord.core.errors import CheckpointError
+from fedcord.report.load import load_run
+from fedcord.report.notes import Note, gathered, recorded_notes
 
 GRID = [(name, seed) for name in ("a", "b", "c", "d") for seed in range(3)]
 
@@ -27,6 +33,10 @@ GRID = [(name, seed) for name in ("a", "b", "c", "d") for seed in range(3)]
             [Note("a", 0, f"client {k} has 1e-{k}") for k in range(4)],
             "a, seed 0: client 0 has 1e-0 (and 3 more like it).",
         ),
+        (
+            [Note("a", 0, f"client '{name}' ({k}) was late") for k, name in enumerate("ÄB")],
+            "a, seed 0: client 'Ä' (0) was late (and 1 more like it).",
+        ),
     ],
 )
 def test_notes_alike_but_for_numbers_are_one(notes: list[Note], expected: str) -> None:
@@ -36,3 +46,22 @@ def test_notes_alike_but_for_numbers_are_one(notes: list[Note], expected: str) -
 def test_different_notes_stay_apart_in_their_order() -> None:
     notes = [Note("a", 0, "x"), Note("a", 0, "y"), Note("a", 1, "x")]
     assert gathered(notes) == ("a, 2 seeds: x.", "a, seed 0: y.")
+
+
+def test_answers_that_did_not_count_are_noted_with_the_clients_names(
+    add_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = add_run(tmp_path, "fedavg", 0, 0.5, rounds=1)
+    partition = json.loads((folder / "partition.json").read_text())
+    partition["client_names"] = ["Bonn", "Köln", "c", "d", "e"]
+    (folder / "partition.json").write_text(json.dumps(partition))
+    line = json.loads((folder / "metrics.jsonl").read_text())
+    line |= {"missing": {"1": "late: no answer within 2 s"}, "events": ["node 3 was refused"]}
+    (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    assert [note.text for note in recorded_notes(load_run(folder))] == [
+        "client 'Köln' (1) was late: no answer within 2 s",
+        "node 3 was refused",
+    ]
+    (folder / "metrics.jsonl").write_text(json.dumps({**line, "missing": {"x": "late"}}) + "\n")
+    with pytest.raises(CheckpointError, match="unusable 'missing'"):
+        load_run(folder)

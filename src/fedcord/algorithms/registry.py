@@ -229,8 +229,13 @@ def first_of_class(name: str) -> str:
     return next(other for other, info in ALGORITHMS.items() if info.path == path)
 
 
-VERBS = ("aggregate", "client_update", "expected_update", "init", "predict", "review", "traits")
+VERBS = ("aggregate", "client_update", "expected_update", "init", "predictor", "review", "traits")
 """What makes a class an algorithm."""
+
+
+def is_algorithm(value: object) -> bool:
+    """Whether `value` is an algorithm object, or the class of one."""
+    return dataclasses.is_dataclass(value) and all(hasattr(value, verb) for verb in VERBS)
 
 
 def algorithm_class(name: str) -> type[Any]:

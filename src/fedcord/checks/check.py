@@ -66,7 +66,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "engines-agree": Check("reliance on objects or processes", engines.engines_agree),
         "limits": Check("parameters wired wrongly", learning.limits, learning.no_limit_stated),
         "nothing-leaks": Check("private tensors or memory sent", secrecy.nothing_leaks),
-        "predict": Check("evaluation in training mode", prediction.predict),
+        "predictor": Check("answers that depend on company or history", prediction.predictor),
         "learns": Check("training without effect", learning.learns),
         "bad-updates-refused": Check("updates nobody checked", refusal.bad_updates_refused),
         "faults": Check("reliance on everybody being there", faults.faults),

@@ -53,7 +53,7 @@ def equal_updates(subject: Subject) -> Iterator[str]:
                 if not by_client and dict(at_client) != dict(expected):
                     yield f"expected_update differs between the server and client {client}."
                 try:
-                    check_update(result.update, at_client, client)
+                    check_update(result.update, at_client, env.said(client))
                 except ProtocolError as error:
                     yield f"in round {step.env.round}, {error}"
                 if by_client:
@@ -112,8 +112,8 @@ def _scores_problems(subject: Subject, outcome: Outcome, who: str) -> Iterator[s
     shared, memories = outcome.checkpoint.state.model, outcome.checkpoint.memories
     inputs = env.task.prepare(subject.tiny.odd.test.inputs)
     for client, name in enumerate(ODD_CLIENTS):
-        memory = memories.get(client, {})
-        if client != EMPTY_CLIENT and not is_finite(
-            algorithm.predict(shared, memory, inputs, env.at(client))
-        ):
+        if client == EMPTY_CLIENT:
+            continue
+        predictor = algorithm.predictor(shared, memories.get(client, {}), env.at(client))
+        if not is_finite(predictor.scores(inputs)):
             yield f"with {who}, the scores of a client {name} are not finite."

@@ -54,7 +54,7 @@ def engines_agree(subject: Subject) -> Iterator[str]:
     wanted = subject.run()
     blueprint, population = subject.blueprint, subject.tiny.population
     blueprint.check_importable()
-    by_wire = subject.run(transport=lambda _: WireTransport(blueprint, population))
+    by_wire = subject.run(transport=lambda _: WireTransport.rebuilding(blueprint, population))
     yield from _disagreement("wire", by_wire, wanted)
     if subject.with_processes:
         with contextlib.closing(ProcessesTransport(blueprint, population, workers=2)) as workers:

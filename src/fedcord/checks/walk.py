@@ -86,7 +86,7 @@ class Walk:
                 out |= prefixed(f"{here}, update", result.update.tensors)
                 out |= prefixed(f"{here}, memory", result.memory)
             out |= prefixed(f"{place}, aggregate", Checkpoint(step.after, {}).tensors())
-            out[f"{place}, predict"] = step.scores
+            out[f"{place}, predictor"] = step.scores
         for client, memory in self.personal.items():
             out |= prefixed(f"personalize, client {client}", memory)
         return out
@@ -126,7 +126,7 @@ def walk(
         }
         caller.stacked(state.shared, memories, datas, here)
         after = caller.aggregate(state, results, here)
-        scores = caller.predict(after.model, inputs, here)
+        scores = caller.scores(after.model, inputs, here)
         steps.append(Step(here, state, memories, results, after, scores))
         state = after
         memories = {client: result.memory for client, result in results.items()}
@@ -181,11 +181,11 @@ class _Caller:
             lambda: self.algorithm.aggregate(state, iter(updates.items()), env),
         )
 
-    def predict(self, shared: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def scores(self, shared: Tensors, inputs: Tensor, env: Env) -> Tensor:
         return self.around(
-            f"predict (round {env.round})",
+            f"predictor (round {env.round})",
             {"shared": shared, "inputs": inputs},
-            lambda: self.algorithm.predict(shared, {}, inputs, env),
+            lambda: self.algorithm.predictor(shared, {}, env).scores(inputs),
         )
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Sequence
@@ -66,13 +67,16 @@ def execute(arguments: argparse.Namespace) -> int:
             number += 1
             return bars.watch(label, config.seed)
 
-        failures = run_study(study, root, place, watch)
+        loading = functools.cache(lambda: bars.loading("data"))  # a bar only if it is needed
+        failures = run_study(
+            study, root, place, watch, on_download=lambda held, total: loading()(held, total)
+        )
     code = _show(root, failures, arguments.json)
     if failures:
         sys.stderr.writelines(f"failed: {failure}\n" for failure in failures)
         sys.stderr.write(
-            f"error: {len(failures)} of {total} runs have no result; the reasons are in their "
-            "failure.json. --resume leaves them so, --retry-failed tries them again.\n"
+            f"error: {len(failures)} of {total} runs have no result, for the reasons above. "
+            "--resume leaves those that failed as they are, --retry-failed tries them again.\n"
         )
     return 1 if failures else code
 

@@ -7,11 +7,16 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedcord.cli.flags import path
 from fedcord.core.errors import CheckpointError, ConfigError, shown, unknown_name
+from fedcord.core.names import client_said, clients_listed
 
-FEW, MAX_DIGITS = 10, 10
+if TYPE_CHECKING:
+    from fedcord.experiment.forget import Forgotten
+
+MAX_DIGITS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +61,7 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.json:
         sys.stdout.write(json.dumps({**dataclasses.asdict(done), "client_name": name}) + "\n")
         return
-    who = f"client {done.client}" if name is None else f"client {done.client} ({name})"
+    who = client_said(done.client, {} if name is None else {done.client: name})
     what = "the model" if done.encoder == "none" else "the head of the model"
     encoder = {
         "none": "",
@@ -72,10 +77,25 @@ def execute(arguments: argparse.Namespace) -> None:
     )
     sys.stdout.write(
         f"{who} is forgotten: {what} in '{done.run_dir}' is the one trained "
-        f"without it.\n{old}.\n{encoder}"
+        f"without it.\n{old}.\n{_elsewhere(done, arguments.in_place)}{encoder}"
         f"largest relative difference to training again: {done.difference:.1e}\n"
         f"test accuracy {done.accuracy_before:.4f} before, {done.accuracy_after:.4f} after.\n"
     )
+
+
+def _elsewhere(done: Forgotten, in_place: bool) -> str:
+    """What lies outside the run of the client's, in words."""
+    text = ""
+    if done.work:
+        files = f"{len(done.work)} file{'s' * (len(done.work) > 1)} of its work in "
+        files += f"'{Path(done.work[0]).parent}' (--reuse)"
+        text += f"{files} {'are deleted too' if in_place else 'stay; --in-place deletes them'}.\n"
+    if done.stored_features is not None:
+        text += (
+            f"Features of its examples stay in '{done.stored_features}'; delete that folder, and "
+            "what others need is computed again.\n"
+        )
+    return text
 
 
 def _client(run: Path, text: str) -> tuple[int, str | None]:
@@ -92,7 +112,7 @@ def _client(run: Path, text: str) -> tuple[int, str | None]:
         number = int(text)
         count = partition.get("num_clients")
         if isinstance(count, int) and number >= count:
-            called = f" ({', '.join(names[:FEW])}{', …' if len(names) > FEW else ''})"
+            called = f" ({clients_listed(range(len(names)), dict(enumerate(names)))})"
             raise ConfigError(
                 f"client {number} does not exist; this run has clients 0 to {count - 1}"
                 f"{called if names else ''}."

@@ -22,12 +22,11 @@ from rich.progress import (
     Progress as Bars,
 )
 
-from fedcord.report.notes import REFUSED, Note, gathered
+from fedcord.report.notes import Note, gathered, went_wrong
 
 if TYPE_CHECKING:
     from fedcord.engine.rounds import RoundRecord
-    from fedcord.experiment.build import Experiment
-    from fedcord.experiment.run import Progress
+    from fedcord.experiment.run import Known, Progress
 
 
 class RunBars:
@@ -84,17 +83,19 @@ class RunBars:
         title = f"{name} seed {seed}" if self._runs is not None else name
         bar = self._bars.add_task(title, total=None, note="loading data")
         began, seen, accuracy = time.perf_counter(), 0, ""
+        names: dict[int, str] = {}
 
         def show() -> None:
             rate = seen / max(time.perf_counter() - began, 1e-9)
             self._bars.update(bar, note=f"{accuracy}{rate:,.0f} samples/s")
 
-        def started(experiment: Experiment, done: int) -> None:
+        def started(known: Known, done: int) -> None:
             nonlocal began
             began = time.perf_counter()
-            total = experiment.config.rounds
+            total = known.config.rounds
             self._bars.update(bar, total=total, completed=done, note="")
-            self._notes += [Note(name, seed, line) for line in experiment.warnings()]
+            names.update(enumerate(known.holdings.client_names))
+            self._notes += [Note(name, seed, line) for line in known.warnings()]
 
         def client(examples: int) -> None:
             nonlocal seen
@@ -105,8 +106,8 @@ class RunBars:
             nonlocal accuracy
             if record.evaluation is not None:
                 accuracy = f"accuracy {record.evaluation.accuracy:.3f}  "
-            self._notes += [Note(name, seed, f"{REFUSED}{reason}") for reason in record.refused]
-            self._notes += [Note(name, seed, note) for note in record.notes]
+            wrong = went_wrong(record.refused, record.missing, record.events, names)
+            self._notes += [Note(name, seed, text) for text in (*wrong, *record.notes)]
             self._bars.advance(bar)
             show()
             if record.round == self._bars.tasks[self._index(bar)].total:

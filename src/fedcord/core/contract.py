@@ -28,20 +28,21 @@ The smallest one learns how often each class occurs:
             total = sum(update.tensors["count"] for _, update in updates)
             return state.next(shared={"frequency": total / total.sum()})
 
-        def predict(self, shared, memory, inputs, env):
-            return shared["frequency"].expand(len(inputs), -1)
+        def predictor(self, shared, memory, env):
+            return Predictor(lambda inputs: shared["frequency"].expand(inputs.shape[0], -1))
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from torch import Generator, Tensor
 
 from fedcord.core.examples import ClientData
+from fedcord.core.names import client_said
 from fedcord.core.rng import SERVER, torch_generator
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -82,7 +83,7 @@ class ServerState:
 
     @property
     def model(self) -> Tensors:
-        """What `predict` and `personalize` get: everything shared, and the result."""
+        """What `predictor` and `personalize` get: everything shared, and the result."""
         return {**self.shared, **self.result}
 
 
@@ -119,6 +120,7 @@ class Env:
         round: number of the current round, from 0.
         num_rounds: how many rounds the run has, for schedules.
         client: the client's number; None on the server.
+        names: of the clients that have one, for messages and nothing else.
     """
 
     task: Task
@@ -126,6 +128,7 @@ class Env:
     round: int = 0
     num_rounds: int = 1
     client: ClientId | None = None
+    names: Mapping[ClientId, str] = field(default_factory=dict)
 
     def generator(self, purpose: str) -> Generator:
         """The random stream of (seed, purpose, round, client)."""
@@ -135,6 +138,10 @@ class Env:
     def at(self, client: ClientId) -> Env:
         """The same place seen from a client."""
         return dataclasses.replace(self, client=client)
+
+    def said(self, client: ClientId) -> str:
+        """A client as a message calls it, such as "client 'North' (7)"."""
+        return client_said(client, self.names)
 
 
 Updates = Iterator[tuple[ClientId, Update]]
@@ -146,8 +153,9 @@ class Traits:
     """What a configured algorithm is and can do: the one thing engines and experiments look at.
 
     Below the blank line, every trait announces verbs that not all algorithms have, which are
-    described in the protocols at the end of this module. That each is there if and only if it is
-    announced is checked by `fedcord.core.declaration`.
+    described in protocols: those of engines at the end of this module, others where they are used.
+    None says nothing, and the verbs must not be there; False says that they are there but not used
+    with these parameters. Both are checked by `fedcord.core.declaration`.
 
     Attributes:
         rounds: rounds the method needs (1 for one-shot), or None when the user chooses.
@@ -159,14 +167,18 @@ class Traits:
             client must send may then depend on who it is, and not all need send the same.
         looks_through_network: inputs are used only as prepared and only through the network's
             features. Where the network is frozen, its features can be given instead.
+        settles_first: how many rounds make something that does depend on who holds what, and what
+            that is, in words, where the rounds after them do not; None when there are none.
 
         personalizes: there is a model per client, made by `personalize`.
         stacks: several clients can be trained in one go, by `client_updates` where `can_stack`.
         shares_work: `work` says what decides a client's work.
-        answers_by_rules: there are several ways to answer, all given by `predict_by_rules`.
-        shows_features: the model can be looked at from inside, by `feature_view`.
         probes: some rounds only look at what would be aggregated now, those where `is_probe`.
         observes: `observations` says what clients' metrics show to have gone wrong.
+        holds_sums: the server's private state is a sum of messages, of which clients can be taken
+            out, by the verbs of `fedcord.algorithms.analytic.membership`.
+        holds_encoders: the model holds encoders that single clients trained, which can be taken
+            out, by the verbs of `fedcord.experiment.forget`.
     """
 
     rounds: int | None = None
@@ -174,14 +186,15 @@ class Traits:
     keeps_own_models: bool = False
     mixes_networks: bool = False
     looks_through_network: bool = False
+    settles_first: tuple[int, str] | None = None
 
-    personalizes: bool = False
-    stacks: bool = False
-    shares_work: bool = False
-    answers_by_rules: bool = False
-    shows_features: bool = False
-    probes: bool = False
-    observes: bool = False
+    personalizes: bool | None = None
+    stacks: bool | None = None
+    shares_work: bool | None = None
+    probes: bool | None = None
+    observes: bool | None = None
+    holds_sums: bool | None = None
+    holds_encoders: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +211,45 @@ class Review:
 
     def __add__(self, other: Review) -> Review:
         return Review(self.errors + other.errors, self.notes + other.notes)
+
+
+@dataclass(frozen=True)
+class FeatureView:
+    """What a model makes of examples inside.
+
+    Attributes:
+        features: [B, D].
+        prototypes: [C, M, D] what the method holds for each class, rows of NaN for classes it has
+            nothing for; None: it holds no prototypes.
+    """
+
+    features: Tensor
+    prototypes: Tensor | None
+
+
+Scores = Callable[[Tensor], Tensor]
+"""Prepared inputs [B, ...] to class scores [B, C]."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A model ready to answer: functions of prepared inputs [B, ...] and of nothing else.
+
+    All that does not depend on inputs is done when the predictor is made, once for however many
+    batches follow, and what it needs it owns: it answers the same whatever happens to the task's
+    networks or to other predictors in the meantime. Its functions are tensors in, tensors out,
+    without gradients, and an example's answer does not depend on the batch it comes in.
+
+    Attributes:
+        scores: class scores [B, C].
+        scores_by_rule: where there are several ways to answer, the class scores by name of the
+            rule; all are counted, and the first is what `scores` gives.
+        features: what the model makes of inputs inside, where one network makes it.
+    """
+
+    scores: Scores
+    scores_by_rule: Callable[[Tensor], Mapping[str, Tensor]] | None = None
+    features: Callable[[Tensor], FeatureView] | None = None
 
 
 class Algorithm(Protocol):
@@ -233,8 +285,8 @@ class Algorithm(Protocol):
         """The server's work in one round; there is at least one update."""
         ...
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        """Class scores [B, C] for prepared inputs [B, ...].
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        """The model, ready to answer.
 
         `shared` is `ServerState.model`; `memory` is empty on the server.
         """
@@ -246,40 +298,6 @@ class Personalizes(Protocol):
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """The client's new memory, made after the last round."""
-        ...
-
-
-class PredictsByRules(Protocol):
-    """The verb of `Traits.answers_by_rules`: ways to answer, which are all counted."""
-
-    def predict_by_rules(
-        self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
-    ) -> Mapping[str, Tensor]:
-        """Class scores [B, C] by name of the rule; the first is what `predict` gives."""
-        ...
-
-
-@dataclass(frozen=True)
-class FeatureView:
-    """What a model makes of examples inside.
-
-    Attributes:
-        features: [B, D].
-        prototypes: [C, M, D] what the method holds for each class, rows of NaN for classes it has
-            nothing for; None: it holds no prototypes.
-    """
-
-    features: Tensor
-    prototypes: Tensor | None
-
-
-class ShowsFeatures(Protocol):
-    """The verb of `Traits.shows_features`."""
-
-    def feature_view(
-        self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
-    ) -> FeatureView:
-        """Features of prepared inputs [B, ...]; arguments as in `predict`."""
         ...
 
 
@@ -299,8 +317,8 @@ class Probes(Protocol):
 class Observes(Protocol):
     """The verb of `Traits.observes`."""
 
-    def observations(self, client: ClientId, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """What a client's metrics show to have gone wrong, during the run."""
+    def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """What a client's metrics show to have gone wrong, during the run; not who it is."""
         ...
 
 

@@ -18,10 +18,10 @@ ANNOUNCED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "personalizes": ("personalize",),
         "stacks": ("can_stack", "client_updates"),
         "shares_work": ("work",),
-        "answers_by_rules": ("predict_by_rules",),
-        "shows_features": ("feature_view",),
         "probes": ("is_probe",),
         "observes": ("observations",),
+        "holds_sums": ("agreed_tag", "stats_of", "result_of", "why_not_forget"),
+        "holds_encoders": ("encoders_of", "drop_encoder"),
     }
 )
 """Verbs that not all algorithms have, by the trait that announces them."""
@@ -64,9 +64,15 @@ def declaration_problems(algorithm: object) -> list[str]:
                     f"{name} announces the trait {trait} but has no verb {verb}; write "
                     f"{verb}, or leave {trait} out of its traits."
                 )
-            elif present and not announced:
+            elif present and announced is None:
                 problems.append(
                     f"{name} has the verb {verb} but does not announce the trait {trait}, so it "
                     f"would never be called; write Traits({trait}=True), or rename {verb}."
                 )
+    settled = traits.settles_first
+    if settled is not None and not (traits.rounds and 0 <= settled[0] < traits.rounds):
+        problems.append(
+            f"{name} says that {settled[0]} rounds come first of {traits.rounds}; leave at least "
+            "one round after those of settles_first."
+        )
     return problems

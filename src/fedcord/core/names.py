@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from collections.abc import Iterable, Mapping
 
 from fedcord.core.errors import shown
 
 LONGEST_NAME = 100
+LONGEST_CLIENT_NAME = 200
+MOST_LISTED = 20
+"""Clients that a message names before it only counts."""
 FORBIDDEN = '/\\:*?"<>|'
 """Separators of paths, what some file systems refuse, and the colon of `--set NAME:key=value`."""
 RESERVED = frozenset(
@@ -47,6 +51,53 @@ def name_problem(what: str, name: object) -> str | None:
     elif name.split(".")[0].lower() in RESERVED:
         why = "is the name of a device on some systems; choose another"
     return None if why is None else f"{what} {shown(name)}: {why}."
+
+
+def client_said(client: int, names: Mapping[int, str]) -> str:
+    """A client as every message calls it: by its number, and by its name where it has one.
+
+    >>> client_said(7, {}), client_said(7, {7: "Hôpital Nord"})
+    ('client 7', "client 'Hôpital Nord' (7)")
+    """
+    return f"client {_called(client, names)}"
+
+
+def clients_listed(
+    clients: Iterable[int], names: Mapping[int, str], most: int = MOST_LISTED
+) -> str:
+    """Several clients within a sentence, in ascending order; after `most` they are counted.
+
+    >>> clients_listed([2, 0], {}), clients_listed([2, 0], {0: "North"})
+    ('0, 2', "'North' (0), 2")
+    """
+    known = sorted(clients)
+    shown_ones = ", ".join(_called(client, names) for client in known[:most])
+    rest = len(known) - most
+    return f"{shown_ones} and {rest} more" if rest > 0 else shown_ones
+
+
+def _called(client: int, names: Mapping[int, str]) -> str:
+    name = names.get(client)
+    return f"'{name}' ({client})" if name else str(client)
+
+
+def told_name(name: object) -> str:
+    """A client's name as a node told it, or a ValueError; nothing says that it has none."""
+    if not isinstance(name, str) or len(name) > LONGEST_CLIENT_NAME or not name.isprintable():
+        raise ValueError(
+            f"{shown(name)} is no name of at most {LONGEST_CLIENT_NAME} printable characters"
+        )
+    return name
+
+
+def folder_name(text: str) -> str:
+    """A text as part of a folder's name on any file system.
+
+    >>> folder_name("my_methods:Own")
+    'my_methods.Own'
+    """
+    safe = "".join("." if c in FORBIDDEN or not c.isprintable() else c for c in text)
+    return safe[:LONGEST_NAME]
 
 
 def is_text(name: str) -> bool:

@@ -14,7 +14,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from fedcord.core.errors import ConfigError, shown, unknown_name
+from fedcord.core.errors import ConfigError, gather, shown, unknown_name
 from fedcord.core.names import is_plain, is_text
 
 T = TypeVar("T")
@@ -127,6 +127,38 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "", see: str = "
     return instance
 
 
+def conformed(instance: T, where: str = "") -> T:
+    """`instance` itself if `build` would make it so, else one with its values converted.
+
+    Raises:
+        ConfigError: with every value that `build` would refuse.
+    """
+    assert dataclasses.is_dataclass(instance)
+    hints = typing.get_type_hints(type(instance))
+    problems: list[str] = []
+    converted: dict[str, Any] = {}
+    for field in dataclasses.fields(instance):
+        value, label, usual = getattr(instance, field.name), where + field.name, _default(field)
+        if dataclasses.is_dataclass(usual):
+            if type(value) is not type(usual):
+                problems.append(
+                    f"{label} is a {type(value).__name__}, but is written down as its values, from "
+                    f"which a {type(usual).__name__} is made again; give one."
+                )
+                continue
+            with gather(problems):
+                converted[field.name] = conformed(value, label + ".")
+            continue
+        converted[field.name], why = _checked(field, value, hints[field.name])
+        if why is not None:
+            problems.append(f"{label} = {shown(value)}: {why}.")
+    if problems:
+        raise ConfigError(problems)
+    # by how they are written: 1 equals 1.0, but makes another file and another hash
+    changed = {k: v for k, v in converted.items() if repr(v) != repr(getattr(instance, k))}
+    return dataclasses.replace(instance, **changed) if changed else instance  # type: ignore[type-var]
+
+
 def describe(
     cls: type[Any], prefix: str = "", usual: Any = None
 ) -> list[tuple[str, str, str, str]]:
@@ -212,19 +244,24 @@ def _build(
             problems += more
             chosen[name] = nested
             continue
-        converted, why = _convert(value, hints[name])
-        bounds = fields[name].metadata.get("bounds")
-        if why is None and isinstance(bounds, Bounds):
-            why = bounds.problem(converted)
+        chosen[name], why = _checked(fields[name], value, hints[name])
         if why is not None:
             problems.append(f"{label} = {shown(value)}: {why}.")
-        chosen[name] = converted
     if problems:
         return None, problems
     try:
         return cls(**chosen), []
     except ConfigError as error:  # rules that involve several fields
         return None, [where + problem for problem in error.problems]
+
+
+def _checked(field: dataclasses.Field[Any], value: Any, hint: Any) -> tuple[Any, str | None]:
+    """`value` as the field's type, and why it is not allowed there, if so."""
+    converted, why = _convert(value, hint)
+    bounds = field.metadata.get("bounds")
+    if why is None and isinstance(bounds, Bounds):
+        why = bounds.problem(converted)
+    return converted, why
 
 
 def _convert(value: Any, hint: Any) -> tuple[Any, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -17,7 +17,10 @@ from fedcord.core.tensors import Tensors
 class Network(Protocol):
     """A classifier in two halves; every model in fedcord is an `nn.Module` of this shape."""
 
-    feature_dim: int
+    @property
+    def feature_dim(self) -> int:
+        """D, the length of features."""
+        ...
 
     def features(self, inputs: Tensor) -> Tensor:
         """[B, ...] inputs to [B, D] features."""
@@ -91,7 +94,8 @@ class Task:
         """A network holding copies of `tensors`, in evaluation mode.
 
         The module is reused by the next call for the same architecture in this process: use it,
-        take what you need by `tensors_of`, and keep no reference to it.
+        take what you need by `tensors_of`, and keep no reference to it; `held_network` is one to
+        keep.
         """
         network = self.scratch_network(client)
         load_into(network, tensors)
@@ -104,6 +108,10 @@ class Task:
             self._scratch[which] = self.networks[which](None).to(self.device)
         return self._scratch[which]
 
+    def held_network(self, tensors: Tensors, client: int | None = None) -> HeldNetwork:
+        """A network of its own holding copies of `tensors`, in evaluation mode."""
+        return HeldNetwork(self.scratch_network(client), tensors)
+
     def fixed_network(self, name: str) -> FixedNetwork:
         """The fixed network of a name, made once in this process; nobody need send it."""
         if name not in self._fixed:
@@ -113,6 +121,79 @@ class Task:
     def architecture(self, client: int | None) -> int:
         """The place in `networks` of a client's network."""
         return 0 if client is None else client % len(self.networks)
+
+
+class HeldNetwork:
+    """A network to keep: copies of its tensors, and a module that says how to compute with them.
+
+    The module is lent, usually the task's scratch network: whatever weights others load into it,
+    this network answers with its own. So any number can live side by side at the price of their
+    tensors, and none costs a module. No gradients are recorded.
+
+    Args:
+        module: a `Network`; its own weights are neither read nor changed.
+        tensors: of all its parameters and buffers.
+        without: start of the names that may be missing, of a part that will not be asked.
+        training: compute as in training, by the statistics of each batch; see `batch_norm` of
+            ensembles.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        tensors: Tensors,
+        without: str | None = None,
+        training: bool = False,
+    ) -> None:
+        own = module.state_dict()
+        check_tensors(own, tensors, without)
+        self._asked = _Asked(module)
+        self._training = training
+        # batch norm writes to its buffers in training
+        self._written = [f"network.{n}" for n, _ in module.named_buffers()] if training else []
+        # in fresh memory of the module's layout, because both decide the last bits of products
+        self._tensors = {
+            f"network.{name}": torch.empty_like(own[name]).copy_(tensor)
+            for name, tensor in tensors.items()
+        }
+
+    @property
+    def feature_dim(self) -> int:
+        """D."""
+        return cast(Network, self._asked.network).feature_dim
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """[B, ...] inputs to [B, D] features."""
+        return self._ask("features", inputs)
+
+    def classify(self, features: Tensor) -> Tensor:
+        """[B, D] features to [B, C] class scores."""
+        return self._ask("classify", features)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """[B, ...] inputs to [B, C] class scores."""
+        return self._ask("forward", inputs)
+
+    def _ask(self, what: str, inputs: Tensor) -> Tensor:
+        tensors = self._tensors | {name: self._tensors[name].clone() for name in self._written}
+        self._asked.train(self._training)
+        try:
+            out: Tensor = torch.func.functional_call(self._asked, tensors, (what, inputs))
+        finally:
+            self._asked.eval()
+        return out
+
+
+class _Asked(nn.Module):
+    """Makes any method of a network the forward pass, which is what `functional_call` runs."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, what: str, inputs: Tensor) -> Tensor:
+        out: Tensor = getattr(self.network, what)(inputs)
+        return out
 
 
 def tensors_of(network: nn.Module) -> dict[str, Tensor]:
@@ -126,17 +207,32 @@ def tensors_of(network: nn.Module) -> dict[str, Tensor]:
 def load_into(network: nn.Module, tensors: Tensors) -> None:
     """Copy `tensors` into `network`; names and shapes must match exactly."""
     own = network.state_dict()  # shares memory with the network
-    if own.keys() != tensors.keys():
-        wrong = sorted(own.keys() ^ tensors.keys())
+    check_tensors(own, tensors)
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def check_tensors(own: Tensors, tensors: Tensors, without: str | None = None) -> None:
+    """Refuse tensors whose names and shapes are not a network's own.
+
+    Args:
+        own: the network's `state_dict()`.
+        tensors: to be loaded.
+        without: start of the names that may be missing.
+    """
+    wrong = sorted(
+        name
+        for name in own.keys() ^ tensors.keys()
+        if without is None or name in tensors or not name.startswith(without)
+    )
+    if wrong:
         raise ProtocolError(
             f"the network and the tensors differ in {', '.join(wrong)}; "
             "use the model the tensors were trained with."
         )
-    with torch.no_grad():
-        for name, tensor in own.items():
-            if tensor.shape != tensors[name].shape:
-                raise ProtocolError(
-                    f"{name} has shape {list(tensors[name].shape)}, the network needs "
-                    f"{list(tensor.shape)}."
-                )
-            tensor.copy_(tensors[name])
+    for name, tensor in tensors.items():
+        if tensor.shape != own[name].shape:
+            raise ProtocolError(
+                f"{name} has shape {list(tensor.shape)}, the network needs {list(own[name].shape)}."
+            )

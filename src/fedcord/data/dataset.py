@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from fedcord.core.errors import DataError
 from fedcord.data.tables.schema import TableSchema
+
+if TYPE_CHECKING:
+    from fedcord.data.tables.preparation import TablePreparation
 
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
@@ -77,6 +80,7 @@ class Dataset:
             over the clients' training parts, or "none" to take them as they are.
         notes: what a loader found worth telling, in plain words.
         table: for a table, what its columns are.
+        preparation: for vectors that were a table, how they were made of it.
     """
 
     name: str
@@ -91,6 +95,7 @@ class Dataset:
     scale: Scale = STANDARD
     notes: tuple[str, ...] = ()
     table: TableSchema | None = None
+    preparation: TablePreparation | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in _FORMS:

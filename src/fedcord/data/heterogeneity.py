@@ -16,7 +16,7 @@ Clients without examples have no distribution; they are listed and left out of m
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcord.core.errors import DataError
+from fedcord.core.names import client_said, clients_listed
 
 MAX_PAIRED = 1000
 """Clients compared with each other at most; of more, evenly spaced ones are taken."""
@@ -156,7 +157,7 @@ def measure_heterogeneity(
             empty,
             single,
             absent,
-            client_names or tuple(map(str, range(num_clients))),
+            dict(enumerate(client_names)),
             class_names or tuple(map(str, range(num_classes))),
         ),
     )
@@ -202,21 +203,21 @@ def _warnings(
     empty: tuple[int, ...],
     single: tuple[int, ...],
     absent: tuple[int, ...],
-    clients: Sequence[str],
+    clients: Mapping[int, str],
     classes: Sequence[str],
 ) -> tuple[str, ...]:
     out = []
     num_clients = len(sizes)
     if empty:
         out.append(
-            f"{len(empty)} of {num_clients} clients hold no examples ({_listed(empty, clients)}): "
-            "they are never visited."
+            f"{len(empty)} of {num_clients} clients hold no examples "
+            f"({clients_listed(empty, clients, _LISTED)}): they are never visited."
         )
     if single:
         out.append(
             f"{len(single)} of {num_clients} clients hold a single class "
-            f"({_listed(single, clients)}): losses that compare classes have nothing to compare "
-            "there."
+            f"({clients_listed(single, clients, _LISTED)}): losses that compare classes have "
+            "nothing to compare there."
         )
     if absent:
         named = _listed(absent, classes)
@@ -224,7 +225,7 @@ def _warnings(
     largest = int(np.argmax(sizes))
     if num_clients > 2 and 2 * int(sizes[largest]) > int(sizes.sum()):
         out.append(
-            f"client {clients[largest]} holds more than half of all examples "
+            f"{client_said(largest, clients)} holds more than half of all examples "
             f"({int(sizes[largest])} of {int(sizes.sum())}): weighted averages follow it."
         )
     return tuple(out)

@@ -36,8 +36,31 @@ def standardisation(parts: Sequence[Array]) -> tuple[tuple[float, ...], tuple[fl
     count = sum(len(part) for part in parts)
     if count == 0:
         return (), ()
-    mean = _total(parts, lambda rows: rows) / count
-    deviation = np.sqrt(_total(parts, lambda rows: (rows - mean) ** 2) / count)
+    mean = mean_of([first_sum(part) for part in parts], count)
+    return constants([second_sum(part, mean) for part in parts], mean, count)
+
+
+def first_sum(rows: Array) -> Floats:
+    """A client's Σx per feature."""
+    return _client_sum(rows, lambda part: part)
+
+
+def mean_of(sums: Sequence[Floats], count: int) -> Floats:
+    """The mean of every feature from all clients' sums, in the order of their numbers."""
+    mean: Floats = np.sum(sums, axis=0) / count
+    return mean
+
+
+def second_sum(rows: Array, mean: Floats) -> Floats:
+    """A client's Σ(x − mean)² per feature."""
+    return _client_sum(rows, lambda part: (part - mean) ** 2)
+
+
+def constants(
+    sums: Sequence[Floats], mean: Floats, count: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation from all clients' second sums, in the order of their numbers."""
+    deviation = np.sqrt(np.sum(sums, axis=0) / count)
     fixed = is_constant(mean, deviation, float(_FLOAT32.eps))
     return tuple(mean.tolist()), tuple(np.where(fixed, 1.0, deviation).tolist())
 
@@ -54,12 +77,6 @@ def is_constant(
     """
     fixed: NDArray[np.bool_] = deviation <= np.maximum(resolution * np.abs(mean), _FLOAT32.tiny)
     return fixed
-
-
-def _total(parts: Sequence[Array], of: Callable[[Floats], Floats]) -> Floats:
-    """The sum over clients of each client's own sum, in the order of their numbers."""
-    total: Floats = np.sum([_client_sum(part, of) for part in parts], axis=0)
-    return total
 
 
 def _client_sum(rows: Array, of: Callable[[Floats], Floats]) -> Floats:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.core.contract import Algorithm, Env, PredictsByRules
+from fedcord.core.contract import Algorithm, Env
 from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.core.examples import Examples
 from fedcord.core.tensors import Tensors
@@ -121,16 +121,15 @@ def evaluate(
     """
     out = Evaluation()
     stop = len(examples) if last is None else last
-    several = cast(PredictsByRules, algorithm) if algorithm.traits.answers_by_rules else None
+    predictor = algorithm.predictor(shared, memory, env)
+    several = predictor.scores_by_rule
     for start in range(first, stop, BATCH):
         chosen = slice(start, min(start + BATCH, stop))
         inputs = env.task.prepare(examples.inputs[chosen]).to(env.task.device)
         labels = examples.labels[chosen]
-        if several is None:
-            answers = {"": algorithm.predict(shared, memory, inputs, env).cpu()}
-        else:
-            found = several.predict_by_rules(shared, memory, inputs, env)
-            answers = {rule: scores.cpu() for rule, scores in found.items()}
+        with torch.inference_mode():
+            found = {"": predictor.scores(inputs)} if several is None else several(inputs)
+        answers = {rule: scores.cpu() for rule, scores in found.items()}
         for scores in answers.values():
             _check_scores(scores, len(labels), env)
         scores = next(iter(answers.values()))
@@ -159,11 +158,13 @@ def _check_scores(scores: Tensor, num_examples: int, env: Env) -> None:
     expected = (num_examples, env.task.num_classes)
     if tuple(scores.shape) != expected:
         raise ProtocolError(
-            f"predict returned shape {list(scores.shape)}, expected {list(expected)} "
+            f"the predictor returned shape {list(scores.shape)}, expected {list(expected)} "
             "(one score per example and class)."
         )
     if bool(torch.isnan(scores).any()):
-        raise NumericalError(f"predict returned NaN in round {env.round}; lower the learning rate.")
+        raise NumericalError(
+            f"the predictor returned NaN in round {env.round}; lower the learning rate."
+        )
 
 
 def _count_classes(hits: Tensor, labels: Tensor) -> dict[int, tuple[int, int]]:

@@ -8,15 +8,16 @@ apart who answered, who refused, who was late and who was not there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from fedcord.core.contract import ClientId
 from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
+from fedcord.core.names import client_said, clients_listed, told_name
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, num_bytes, prefixed
 from fedcord.engine.evaluation import BATCH, Evaluation
-from fedcord.engine.node import Agreement
+from fedcord.engine.node import Agreement, Introduction
 from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replies
 from fedcord.engine.transport import PARCELS_PER_NODE, Delivery, Outcome, Transport
 
@@ -38,11 +39,17 @@ class Member:
         train: training examples.
         validation: examples kept for selection.
         test: examples of its own test part.
+        name: what it is called; nothing where it has no name.
+        data: fingerprint of the data where it lives.
+        introduction: what else its node told.
     """
 
     train: int
     validation: int
     test: int
+    name: str = ""
+    data: str = ""
+    introduction: Introduction = field(default_factory=Introduction)
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,6 @@ class Federation:
 
     Attributes:
         members: by client, what nodes told of it.
-        data: fingerprints of the nodes' data.
         common_test: examples of the common test set; 0 where there is none.
         traffic: bytes by phase, since somebody last took it.
         events: what went wrong with whom, since somebody last emptied the list.
@@ -114,7 +120,6 @@ class Federation:
             patience: of every exchange.
         """
         self.members: dict[ClientId, Member] = {}
-        self.data: set[str] = set()
         self.common_test = 0
         self.traffic: dict[Phase, Traffic] = {}
         self.events: list[str] = []
@@ -124,15 +129,27 @@ class Federation:
         self._agreement = agreement
         self._homes: dict[ClientId, list[int]] = {}
         self._keepers: set[ClientId] = set()
+        self._heard: set[int] = set()
+        self._testers: list[int] = []
         self.call_the_roll()
 
     def call_the_roll(self) -> None:
-        """Ask every node who lives there; one that does not fit is refused by name."""
-        parcels = [Parcel(node=node) for node in self._transport.nodes]
+        """Ask every node that was not heard yet who lives there.
+
+        One that does not fit, or cannot answer, is refused by name.
+        """
+        parcels = [Parcel(node=node) for node in self._transport.nodes if node not in self._heard]
         hello = Request("hello", run=self._run)
-        for delivery in self._transport.exchange(hello, parcels):
+        for delivery in self._transport.exchange(hello, parcels) if parcels else ():
+            if delivery.outcome == "absent":
+                continue  # and asked again next time
+            node = parcels[delivery.place].node
+            assert node is not None
+            self._heard.add(node)
+            if delivery.outcome != "arrived":
+                self.events.append(f"node {node} was refused: {delivery.reason}")
             for reply in self._opened(delivery, "roll call"):
-                self._admit(reply, delivery.node)
+                self._admit(reply, node)
         if not self.members:
             raise ConfigError(
                 "no client answered the roll call" + "".join(f"; {event}" for event in self.events)
@@ -143,24 +160,47 @@ class Federation:
         try:
             task = dict(told["task"])
             theirs = Agreement(str(told["configuration"]), task, str(told["version"]))
-            members = {count(k): Member(*map(count, sizes)) for k, *sizes in told["members"]}
-            test, data = count(told["common_test"]), str(told["data"])
+            data, introduction = str(told["data"]), Introduction.from_plain(told["introduction"])
+            members = {
+                count(k): Member(
+                    count(train), count(validation), count(own), told_name(name), data, introduction
+                )
+                for k, train, validation, own, name in told["members"]
+            }
+            test, keepers = count(told["common_test"]), set(map(count, told["keepers"]))
         except (KeyError, TypeError, ValueError) as error:
             self.events.append(f"node {node} was refused: its greeting is incomplete ({error}).")
             return
         differences = [] if self._agreement is None else self._agreement.differences(theirs)
+        if self._testers and test != self.common_test:
+            differences.append(
+                f"its common test set has {test} examples and that of others {self.common_test}"
+            )
         if differences:
-            who = ", ".join(str(k) for k in members)
+            who = clients_listed(members, {k: member.name for k, member in members.items()})
             self.events.append(
                 f"node {node} with client {who} was refused: {'; '.join(differences)}."
             )
             return
         for client, member in members.items():
             if self.members.setdefault(client, member) != member:
-                raise ConfigError(f"two nodes say they are client {client}, with different data.")
+                # what one of them learnt would be tested on the other's
+                raise ConfigError(
+                    f"two nodes say they are {self.said(client)}, with different data or names."
+                )
             self._homes.setdefault(client, []).append(node)
-        self.data.add(data)
-        self.common_test = max(self.common_test, test)
+        self._keepers |= keepers & members.keys()
+        self._testers.append(node)
+        self.common_test = test
+
+    @property
+    def names(self) -> dict[ClientId, str]:
+        """What those are called that have a name."""
+        return {client: member.name for client, member in self.members.items() if member.name}
+
+    def said(self, client: ClientId) -> str:
+        """A client as messages call it."""
+        return client_said(client, self.names)
 
     def take_traffic(self) -> dict[Phase, Traffic]:
         """What has passed since this was last asked."""
@@ -205,7 +245,9 @@ class Federation:
             for found in self._sorted_out(request, asked, delivery, phase):
                 assert found.client is not None
                 if found.client in heard:
-                    self.events.append(f"client {found.client} answered twice; the first counts.")
+                    self.events.append(
+                        f"{self.said(found.client)} answered twice; the first counts."
+                    )
                     continue
                 heard.add(found.client)
                 waiting[found.client] = found
@@ -220,32 +262,52 @@ class Federation:
 
     def evaluate(self, request: Request) -> Evaluation:
         """The shared model on the common test set, shared out over the nodes."""
-        spread = len(self._transport.nodes) > 1
-        size = BATCH if spread else max(1, self.common_test)
-        parcels = [
-            Parcel((), {"first": start, "last": min(start + size, self.common_test)})
-            for start in range(0, self.common_test, size)
-        ]
+        size = BATCH if len(self._testers) > 1 else max(1, self.common_test)
+        starts = range(0, self.common_test, size)
         request = replace(request, run=self._run)
         found: dict[int, Evaluation] = {}
-        for delivery in self._transport.exchange(request, parcels):
-            for reply in self._opened(delivery, "evaluation"):
-                found[delivery.place] = Evaluation.from_plain(reply.values)
-        if len(found) < len(parcels):
-            raise ProtocolError("a part of the common test was not answered; run it again.")
-        return sum((found[place] for place in sorted(found)), Evaluation())
+        for attempt in range(len(self._testers)):  # another may answer what one has not
+            missing = [start for start in starts if start not in found]
+            parcels = [
+                Parcel(
+                    (),
+                    {"first": start, "last": min(start + size, self.common_test)},
+                    self._tester(place + attempt),
+                )
+                for place, start in enumerate(missing)
+            ]
+            for delivery in self._transport.exchange(request, parcels):
+                for reply in self._opened(delivery, "evaluation"):
+                    found[missing[delivery.place]] = Evaluation.from_plain(reply.values)
+            if len(found) == len(starts):
+                return sum((found[start] for start in starts), Evaluation())
+        raise ProtocolError("a part of the common test was not answered; run it again.")
+
+    def _tester(self, turn: int) -> int | None:
+        """Where a part of the common test is done; None: anywhere."""
+        nodes = self._transport.nodes
+        there = [node for node in self._testers if node in nodes]
+        return there[turn % len(there)] if 0 < len(there) < len(nodes) else None
 
     @property
     def keepers(self) -> tuple[ClientId, ...]:
         """Clients that keep something, in ascending order."""
         return tuple(sorted(self._keepers))
 
+    @property
+    def gives_memory(self) -> bool:
+        """Whether everybody who keeps something hands it out."""
+        return all(self.members[k].introduction.gives_memory for k in self._keepers)
+
     def gather_memory(self) -> dict[ClientId, Tensors]:
         """What every client keeps: simulations only, for checkpoints."""
         found: dict[ClientId, Tensors] = {}
         for reply in self.ask(Request("memory"), self.keepers, "memory"):
-            if isinstance(reply, Missing) or reply.client is None:
-                raise ProtocolError(f"client {reply.client} did not give its memory; run it again.")
+            assert reply.client is not None
+            if isinstance(reply, Missing):
+                raise ProtocolError(
+                    f"{self.said(reply.client)} did not give its memory; run it again."
+                )
             found[reply.client] = reply.tensors
         return found
 
@@ -272,7 +334,8 @@ class Federation:
         parcels = []
         for client in clients:
             homes = self._homes.get(client, [])
-            home = homes[0] if len(homes) == 1 and nodes > 1 else None
+            # whoever lives everywhere is visited anywhere, others where they were last heard
+            home = homes[-1] if nodes > 1 and 0 < len(set(homes)) < nodes else None
             group = groups.setdefault(home, [])
             group.append(client)
             if len(group) == size:
@@ -301,10 +364,11 @@ class Federation:
         found: list[Reply | Missing] = []
         for reply in replies:
             if reply.client is None or reply.client not in asked:
-                self.events.append(f"client {reply.client} was not asked; its answer is left out.")
+                who = "a node" if reply.client is None else self.said(reply.client)
+                self.events.append(f"{who} was not asked; its answer is left out.")
             elif (reply.run, reply.verb, reply.step) != (request.run, request.verb, request.step):
                 self.events.append(
-                    f"client {reply.client} answered '{reply.verb}' of step {reply.step}, not "
+                    f"{self.said(reply.client)} answered '{reply.verb}' of step {reply.step}, not "
                     f"'{request.verb}' of step {request.step}; its answer is left out."
                 )
             else:

@@ -32,10 +32,6 @@ class MemoryStore(Protocol):
         """Forget a client."""
         ...
 
-    def clients(self) -> list[ClientId]:
-        """Who has anything here, in ascending order."""
-        ...
-
     def newest_step(self, client: ClientId) -> int | None:
         """The last step that left something with a client."""
         ...
@@ -60,7 +56,7 @@ class InProcessMemory:
     def before(self, client: ClientId, step: int) -> Tensors:
         """What the newest step before `step` left with a client; nothing if none did."""
         kept = self._kept.get(client)
-        found = None if kept is None else _step_before(kept, client, step)
+        found = None if kept is None else _step_before(kept, step)
         if kept is None or found is None:
             return {}
         memory = kept.by_step[found]
@@ -82,24 +78,20 @@ class InProcessMemory:
         """Forget a client."""
         self._kept.pop(client, None)
 
-    def clients(self) -> list[ClientId]:
-        """Who has anything here, in ascending order."""
-        return sorted(self._kept)
-
     def newest_step(self, client: ClientId) -> int | None:
         """The last step that left something with a client."""
         kept = self._kept.get(client)
         return max(kept.by_step) if kept is not None else None
 
 
-def _step_before(kept: _Kept, client: ClientId, step: int) -> int | None:
+def _step_before(kept: _Kept, step: int) -> int | None:
     """The newest of the kept steps before `step`, or None when there never was one."""
     earlier = [known for known in kept.by_step if known < step]
     if earlier:
         return max(earlier)
     if kept.has_dropped:
         raise CheckpointError(
-            f"client {client} keeps what steps {sorted(kept.by_step)} left, but the server goes on "
-            f"from before step {step}; start the run anew, or go on from a newer checkpoint."
+            f"what is kept was left by steps {sorted(kept.by_step)}, but the server goes on from "
+            f"before step {step}; start the run anew, or go on from a newer checkpoint."
         )
     return None

@@ -8,6 +8,7 @@ that was lost can be asked for once more.
 | verb | does | answers with |
 |---|---|---|
 | `hello` | nothing | who lives here, numbers of examples, version, configuration, task, data |
+| `survey` | before there is a task: only sites answer it, from their data | what a task needs |
 | `update` | one round of a client's work; keeps its memory | the update |
 | `personalize` | makes the client's own model; keeps it | nothing |
 | `evaluate` | tests on the client's test part, or on the common test set | sums |
@@ -30,12 +31,14 @@ from fedcord.core.contract import (
     Algorithm,
     ClientId,
     ClientResult,
+    Env,
     Personalizes,
     TrainsStacked,
     Update,
 )
-from fedcord.core.errors import FedcordError, NumericalError, ProtocolError
+from fedcord.core.errors import CheckpointError, FedcordError, NumericalError, ProtocolError
 from fedcord.core.examples import ClientData, Examples
+from fedcord.core.names import LONGEST_CLIENT_NAME, client_said, readable
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, check_tensors, select
 from fedcord.core.version import __version__
@@ -70,6 +73,11 @@ class DataSource(Protocol):
     @property
     def clients(self) -> Sequence[ClientId]:
         """Who lives here."""
+        ...
+
+    @property
+    def names(self) -> Mapping[ClientId, str]:
+        """What those are called that have a name."""
         ...
 
     @property
@@ -121,6 +129,34 @@ class Agreement:
         ]
 
 
+@dataclass(frozen=True)
+class Introduction:
+    """What a node tells of itself when it greets, beside what must be agreed.
+
+    Attributes:
+        class_counts: training examples of each class; None: it keeps them to itself.
+        test_counts: likewise of its own test part.
+        gives_memory: whether it hands out what its clients keep, as simulations do.
+    """
+
+    class_counts: tuple[int, ...] | None = None
+    test_counts: tuple[int, ...] | None = None
+    gives_memory: bool = True
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it; the inverse of `from_plain`."""
+        return dict(self.__dict__)
+
+    @staticmethod
+    def from_plain(values: Mapping[str, Any]) -> Introduction:
+        """What `plain` was made from; a ValueError or KeyError where it is something else."""
+        classes, tests = (
+            None if values[name] is None else tuple(map(count, values[name]))
+            for name in ("class_counts", "test_counts")
+        )
+        return Introduction(classes, tests, values["gives_memory"] is True)
+
+
 class ClientNode:
     """Clients' data, what they keep, and the algorithm's client half."""
 
@@ -132,6 +168,7 @@ class ClientNode:
         store: MemoryStore,
         agreement: Agreement | None = None,
         cache: WorkCache | None = None,
+        introduction: Introduction = Introduction(),  # noqa: B008 - frozen
     ) -> None:
         self._algorithm = algorithm
         self._task = task
@@ -139,6 +176,7 @@ class ClientNode:
         self._store = store
         self._agreement = agreement or Agreement()
         self._cache = cache
+        self._introduction = introduction
 
     @staticmethod
     def of(
@@ -163,9 +201,12 @@ class ClientNode:
         """The same without bytes: the replies of the parcel's clients, in their order."""
         strangers = [client for client in parcel.clients if client not in self._source.clients]
         if strangers:
-            raise ProtocolError(f"client {strangers[0]} does not live at this node.")
+            who = client_said(strangers[0], self._source.names)
+            raise ProtocolError(f"{who} does not live at this node.")
         if request.verb == "hello":
             yield self._hello(request)
+        elif request.verb == "survey":
+            raise ProtocolError("this node has its task already; only sites answer a survey.")
         elif request.verb == "update":
             yield from self._updates(request, parcel.clients)
         elif request.verb == "evaluate" and not parcel.clients:
@@ -180,10 +221,27 @@ class ClientNode:
             "configuration": self._agreement.configuration,
             "task": dict(self._agreement.task),
             "data": self._source.fingerprint,
-            "members": [[k, *self._source.sizes(k)] for k in self._source.clients],
+            "members": [[k, *self._source.sizes(k), self._name(k)] for k in self._source.clients],
             "common_test": len(self._source.test),
+            "keepers": [k for k in self._source.clients if self._store.newest_step(k) is not None],
+            "introduction": self._introduction.plain(),
         }
         return answered(request, None, values=found)
+
+    def _name(self, client: ClientId) -> str:
+        """What a client is called, so that the server can show it; nothing if it has no name."""
+        return readable(self._source.names.get(client, ""))[:LONGEST_CLIENT_NAME]
+
+    def _env(self, request: Request, client: ClientId) -> Env:
+        return request.env(self._task, client, self._source.names)
+
+    def _kept(self, client: ClientId, step: int) -> Tensors:
+        """What a client kept before a step."""
+        try:
+            return self._store.before(client, step)
+        except CheckpointError as error:
+            who = client_said(client, self._source.names)
+            raise CheckpointError(f"{who}: {error}") from error
 
     def _updates(self, request: Request, clients: Sequence[ClientId]) -> Iterator[Reply]:
         """The work of clients that are visited together, some of it perhaps done before."""
@@ -191,8 +249,8 @@ class ClientNode:
             Visit(
                 client,
                 self._source.client(client),
-                self._store.before(client, request.step),
-                request.env(self._task, client),
+                self._kept(client, request.step),
+                self._env(request, client),
             )
             for client in clients
         ]
@@ -228,10 +286,10 @@ class ClientNode:
 
     def _visit(self, request: Request, client: ClientId, options: Mapping[str, Any]) -> Reply:
         """What is asked of one client alone."""
-        data, env = self._source.client(client), request.env(self._task, client)
+        data, env = self._source.client(client), self._env(request, client)
         if request.verb == "memory":
             return self._memory(request, client, options)
-        memory = self._store.before(client, request.step)
+        memory = self._kept(client, request.step)
         if request.verb == "personalize":
             if not self._algorithm.traits.personalizes:
                 raise ProtocolError("this method makes no personal models.")
@@ -248,7 +306,8 @@ class ClientNode:
                 raise ProtocolError(f"a request to predict holds no {INPUTS}.")
             shared = {name: t for name, t in request.shared.items() if name != INPUTS}
             inputs = self._task.prepare(request.shared[INPUTS]).to(self._task.device)
-            scores = self._algorithm.predict(shared, memory, inputs, env).cpu()
+            predictor = self._algorithm.predictor(shared, memory, env)
+            scores = predictor.scores(inputs).cpu()
             return answered(request, client, {"scores": scores})
         part, groups = data.test if request.verb == "evaluate" else data.validation, {}
         if options.get("common"):
@@ -258,6 +317,9 @@ class ClientNode:
 
     def _memory(self, request: Request, client: ClientId, options: Mapping[str, Any]) -> Reply:
         """Give what a client keeps, or take what it shall keep."""
+        if not self._introduction.gives_memory:
+            who = client_said(client, self._source.names)
+            raise ProtocolError(f"what {who} keeps stays where it is.")
         if "take" in options:
             step = _whole(options, "take", 0)
             self._store.drop(client)
@@ -266,7 +328,7 @@ class ClientNode:
         newest = self._store.newest_step(client)
         if newest is None:
             return answered(request, client, values={"left_by": None})
-        kept = self._store.before(client, newest + 1)
+        kept = self._kept(client, newest + 1)
         return answered(request, client, kept, {"left_by": newest})
 
 
@@ -299,7 +361,7 @@ def do_visits(
         try:
             result = algorithm.client_update(shared, visit.memory, visit.data, visit.env)
         except NumericalError as error:
-            yield f"client {visit.client}: {error}"
+            yield f"{visit.env.said(visit.client)}: {error}"
         else:
             yield _sound(algorithm, shared, result, visit)
 
@@ -309,17 +371,16 @@ def _sound(
 ) -> ClientResult | str:
     try:
         agreed = algorithm.expected_update(shared, visit.env)
-        check_update(result.update, agreed, visit.client)
+        check_update(result.update, agreed, visit.env.said(visit.client))
     except ProtocolError as error:
         return str(error)
     return result
 
 
-def check_update(update: Update, expected: Mapping[str, TensorSpec], client: ClientId) -> None:
+def check_update(update: Update, expected: Mapping[str, TensorSpec], who: str) -> None:
     """Refuse an update that differs from what was agreed, naming client, tensor and reason."""
-    check_tensors(update.tensors, expected, f"client {client}")
+    check_tensors(update.tensors, expected, who)
     if not 0 <= update.weight <= MAX_WEIGHT:
         raise ProtocolError(
-            f"client {client} sent weight {update.weight}; expected a number from 0 to "
-            f"{MAX_WEIGHT:g}."
+            f"{who} sent weight {update.weight}; expected a number from 0 to {MAX_WEIGHT:g}."
         )

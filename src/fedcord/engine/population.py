@@ -30,6 +30,8 @@ class Population:
             ends, and its test part ends.
         test: the server's test set.
         test_groups: by name, the group of every test example [N_test] int64, such as its domain.
+        names: by client, what it is called; none of those that are only numbers. They are no part
+            of the data: another name changes no fingerprint.
     """
 
     inputs: Tensor
@@ -37,6 +39,7 @@ class Population:
     bounds: Tensor
     test: Examples
     test_groups: Mapping[str, Tensor] = field(default_factory=dict)
+    names: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.bounds.ndim != 2 or self.bounds.shape[1] != 4:
@@ -94,7 +97,11 @@ class Population:
         }
 
     @staticmethod
-    def from_tensors(tensors: Tensors, fingerprint: str | None = None) -> Population:
+    def from_tensors(
+        tensors: Tensors,
+        fingerprint: str | None = None,
+        names: Mapping[int, str] | None = None,
+    ) -> Population:
         """A population that uses the given tensors without copying.
 
         Its `fingerprint` need not be computed again where somebody knows it.
@@ -105,6 +112,7 @@ class Population:
             tensors["bounds"],
             Examples(tensors["test.inputs"], tensors["test.labels"]),
             {n.removeprefix("group."): t for n, t in tensors.items() if n.startswith("group.")},
+            names or {},
         )
         if fingerprint is not None:
             made.__dict__["fingerprint"] = fingerprint  # where cached_property looks first

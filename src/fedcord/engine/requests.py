@@ -25,7 +25,15 @@ from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, decode, encode, prefixed, select, spec_of
 
 Verb = Literal[
-    "hello", "update", "personalize", "evaluate", "validate", "predict", "forget", "memory"
+    "hello",
+    "survey",
+    "update",
+    "personalize",
+    "evaluate",
+    "validate",
+    "predict",
+    "forget",
+    "memory",
 ]
 VERBS: tuple[str, ...] = get_args(Verb)
 
@@ -56,9 +64,14 @@ class Request:
     step: int = 0
     run: str = ""
 
-    def env(self, task: Task, client: ClientId | None = None) -> Env:
+    def env(
+        self,
+        task: Task,
+        client: ClientId | None = None,
+        names: Mapping[ClientId, str] | None = None,
+    ) -> Env:
         """The place an algorithm's verb runs in."""
-        return Env(task, self.seed, self.round, self.num_rounds, client)
+        return Env(task, self.seed, self.round, self.num_rounds, client, names or {})
 
 
 @dataclass(frozen=True)
@@ -100,16 +113,14 @@ class Reply:
     values: Mapping[str, Any] = field(default_factory=dict)
     refusal: str | None = None
 
-    def update(self) -> Update:
-        """The reply to `update` or `forget` as what an algorithm reads."""
+    def update(self, who: str = "a client") -> Update:
+        """The reply to `update` or `forget` as what an algorithm reads; `who` is for the error."""
         try:
             found = self.values["metrics"].items()
             metrics = {str(k): math.nan if v is None else _number(v) for k, v in found}
             return Update(self.tensors, _number(self.values["weight"]), metrics)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ProtocolError(
-                f"client {self.client}: an update is incomplete ({error})."
-            ) from error
+            raise ProtocolError(f"{who} sent an update that is incomplete ({error}).") from error
 
 
 def pack(header: Mapping[str, Any], tensors: Tensors) -> bytes:
@@ -123,8 +134,16 @@ def pack(header: Mapping[str, Any], tensors: Tensors) -> bytes:
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header and tensors of a message, or a ProtocolError."""
-    length = int.from_bytes(data[:LENGTH_BYTES], "little")
-    end = LENGTH_BYTES + length
+    return _header(data), decode(data[_end_of_header(data) :])
+
+
+def _end_of_header(data: bytes) -> int:
+    return LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "little")
+
+
+def _header(data: bytes) -> dict[str, Any]:
+    end = _end_of_header(data)
+    length = end - LENGTH_BYTES
     if len(data) < LENGTH_BYTES or length > MAX_HEADER_BYTES or end > len(data):
         raise ProtocolError(f"a message of {len(data)} bytes announces a header of {length} bytes.")
     try:
@@ -133,7 +152,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ProtocolError(f"a message header is not JSON ({error}).") from error
     if not isinstance(header, dict):
         raise ProtocolError("a message header is not a JSON object.")
-    return header, decode(data[end:])
+    return header
 
 
 def _refuse_constant(name: str) -> None:
@@ -238,14 +257,27 @@ def pack_failure(error: FedcordError) -> bytes:
     return pack({"error": type(error).__name__, "message": str(error)}, {})
 
 
+def failure_in(data: bytes) -> FedcordError | None:
+    """What a node failed with, where its answer says that it has; anything else is read later."""
+    try:
+        header = _header(data)
+    except ProtocolError:
+        return None
+    return _failure(header) if "error" in header else None
+
+
+def _failure(header: Mapping[str, Any]) -> FedcordError:
+    kind = getattr(errors, str(header["error"]), None)
+    is_ours = isinstance(kind, type) and issubclass(kind, FedcordError)
+    made: FedcordError = (kind if is_ours else ProtocolError)(str(header.get("message")))  # type: ignore[misc]
+    return made
+
+
 def unpack_replies(data: bytes) -> list[Reply] | FedcordError:
     """The inverse of `pack_replies`, or of `pack_failure`; other bytes are a ProtocolError."""
     header, tensors = unpack(data)
     if "error" in header:
-        kind = getattr(errors, str(header["error"]), None)
-        is_ours = isinstance(kind, type) and issubclass(kind, FedcordError)
-        failed: FedcordError = (kind if is_ours else ProtocolError)(str(header.get("message")))  # type: ignore[misc]
-        return failed
+        return _failure(header)
     try:
         headers, stacked = list(header["replies"]), bool(header["stacked"])
         if stacked and any(stack.shape[:1] != (len(headers),) for stack in tensors.values()):

@@ -88,7 +88,11 @@ class WorkCache:
         path = self._path(algorithm, request, visit)
         if path is None:
             return
-        header = {**sayable(result.update), "seconds": round(seconds, 6)}
+        header = {
+            **sayable(result.update),
+            "seconds": round(seconds, 6),
+            "data": self._data_hash(visit),  # so that it can be found when its owner leaves
+        }
         tensors = prefixed("update", result.update.tensors) | prefixed("memory", result.memory)
         content = pack(header, tensors)
         write_atomically(path, content + _checksum(path, content))
@@ -121,9 +125,32 @@ class WorkCache:
 
     def _data_hash(self, visit: Visit) -> str:
         if visit.client not in self._data_hashes:
-            values = {"inputs": visit.data.train.inputs, "labels": visit.data.train.labels}
-            self._data_hashes[visit.client] = hash_tensors(values)
+            self._data_hashes[visit.client] = _hash_of(visit.data)
         return self._data_hashes[visit.client]
+
+
+def work_of(folder: Path, data: ClientData) -> list[Path]:
+    """The files in a folder of work that were made from a client's data.
+
+    What cannot be read, or does not say whose it is, may be: it is among them, since work that is
+    deleted is only done again.
+    """
+    wanted = _hash_of(data)
+    return [path for path in sorted(folder.glob("?" * 64)) if _made_from(path) in (wanted, None)]
+
+
+def _made_from(path: Path) -> str | None:
+    """The hash of the data a result was made from, where it is known."""
+    try:
+        header, _ = unpack(_unsealed(path))
+    except ProtocolError:
+        return None
+    made_from = header.get("data")
+    return made_from if isinstance(made_from, str) else None
+
+
+def _hash_of(data: ClientData) -> str:
+    return hash_tensors({"inputs": data.train.inputs, "labels": data.train.labels})
 
 
 def _read(path: Path) -> tuple[ClientResult, float]:

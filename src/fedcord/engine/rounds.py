@@ -128,8 +128,8 @@ class _Arrivals:
         # asked anew for each: what a client must send may depend on who it is
         agreed = self.algorithm.expected_update(self.request.shared, self.env.at(client))
         try:
-            update = reply.update()
-            check_update(update, agreed, client)
+            update = reply.update(self.env.said(client))
+            check_update(update, agreed, self.env.said(client))
         except ProtocolError as error:
             self.refused.append(str(error))
             return None
@@ -146,7 +146,8 @@ class _Arrivals:
         if more:
             self.client_metrics[client] = more
         if self.algorithm.traits.observes:
-            self.notes += cast(Observes, self.algorithm).observations(client, metrics)
+            found = cast(Observes, self.algorithm).observations(metrics)
+            self.notes += [f"{self.env.said(client)}: {text}" for text in found]
 
     def _end(self) -> None:
         """Everybody was heard: were there enough?"""
@@ -156,8 +157,9 @@ class _Arrivals:
             client, why = next(iter(self.missing.items()))
             raise ProtocolError(
                 f"round {round_}: {heard} of {self.asked} clients answered, fewer than the quorum "
-                f"of {self.quorum:g} of them (client {client} {why}); the last good checkpoint is "
-                "intact. Go on with --resume when they are back, or accept fewer with --quorum."
+                f"of {self.quorum:g} of them ({self.env.said(client)} {why}); the last good "
+                "checkpoint is intact. Go on with --resume when they are back, or accept fewer "
+                "with --quorum."
             )
         if self.accepted == 0:
             reasons = [*self.refused, *self.missing.values()]
@@ -192,11 +194,12 @@ def run_rounds(
         on_client: called when a client's answer arrives, for progress.
     """
     traits = algorithm.traits
-    stacked = traits.stacks and cast(TrainsStacked, algorithm).can_stack(env.task)
+    stacked = bool(traits.stacks) and cast(TrainsStacked, algorithm).can_stack(env.task)
     with torch_threads(schedule.threads):
         for round_ in range(state.round, schedule.num_rounds):
             started = time.perf_counter()
-            here = Env(env.task, env.seed, round_, schedule.num_rounds)
+            federation.call_the_roll()  # who came since the round before is in from now on
+            here = Env(env.task, env.seed, round_, schedule.num_rounds, names=federation.names)
             request = _request("update", state.shared, here, step=round_)
             clients = schedule.participants(round_)
             quorum = federation.patience.quorum
@@ -210,7 +213,7 @@ def run_rounds(
                 test = _request("evaluate", state.model, here, step=round_ + 1)
                 evaluation, models_of = evaluate_model(algorithm, federation, test)
             passed = federation.take_traffic()
-            is_probe = traits.probes and cast(Probes, algorithm).is_probe(here)
+            is_probe = bool(traits.probes) and cast(Probes, algorithm).is_probe(here)
             if is_probe:
                 passed.pop("training", None)  # a deployment would not have it
             training = passed.get("training", Traffic())
@@ -275,8 +278,18 @@ def finish_clients(
     seed: int,
     clients: Sequence[ClientId],
     threads: int = 1,
+    on_missing: Callable[[Missing], None] = lambda missing: None,
 ) -> dict[ClientId, Evaluation]:
     """After the last round: personalise where the method does, then test every client on its own.
+
+    Args:
+        algorithm: the method.
+        federation: the clients.
+        state: after the last round.
+        seed: the run's.
+        clients: whom to ask.
+        threads: of every computation.
+        on_missing: told of everybody who has no model of the end; they are to be asked again.
 
     Returns:
         The evaluation of each client that has a test part.
@@ -284,10 +297,19 @@ def finish_clients(
     with torch_threads(threads):
         if algorithm.traits.personalizes:
             request = _after("personalize", state, seed, step=state.round)
-            for _ in federation.ask(request, clients, "personalisation"):
-                pass
+            absent = set()
+            for answer in federation.ask(request, clients, "personalisation"):
+                if isinstance(answer, Missing):
+                    absent.add(answer.client)
+                    on_missing(answer)
+            clients = [client for client in clients if client not in absent]
         test = _after("evaluate", state, seed, step=state.round + 1)
-        return _sums(federation.ask(test, clients, "evaluation"))
+        answers = list[Reply | Missing]()
+        for answer in federation.ask(test, clients, "evaluation"):
+            answers.append(answer)
+            if isinstance(answer, Missing):
+                on_missing(answer)
+        return _sums(iter(answers))
 
 
 def validate_clients(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from fedcord.core.contract import ClientId
-from fedcord.engine.requests import Parcel, Reply, Request
+from fedcord.engine.requests import Parcel, Reply, Request, failure_in
 
 PARCELS_PER_NODE = 3
 """Parcels each node gets at least, so that a large one does not leave the others idle."""
@@ -37,6 +37,17 @@ class Delivery:
     reason: str = ""
     sent: int = 0
     clients: tuple[ClientId, ...] | None = None
+
+
+def answer_of(place: int, node: int, answer: bytes, sent: int) -> Delivery:
+    """The delivery of what somebody else's machine has answered.
+
+    What fails there fails there only: it is a refusal with a reason, and no failure of the run.
+    """
+    failure = failure_in(answer)
+    if failure is not None:
+        return Delivery(place, "refused", node=node, reason=str(failure), sent=sent)
+    return Delivery(place, "arrived", answer, node, sent=sent)
 
 
 class Transport(Protocol):

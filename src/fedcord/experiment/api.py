@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedcord.algorithms.registry import ALGORITHMS, VERBS, algorithm_name
+from fedcord.algorithms.registry import ALGORITHMS, algorithm_name, is_algorithm
 from fedcord.core.contract import Algorithm
 from fedcord.core.errors import ConfigError, FailedRunError, gather, shown
 from fedcord.core.params import build, plain
 from fedcord.data.dataset import Dataset
 from fedcord.experiment.compare import Failure, make_study, run_study
 from fedcord.experiment.folders import RUNS
-from fedcord.experiment.load import OWN_DATA, load_config, merged
+from fedcord.experiment.load import OWN_DATA, load_config
 from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_config
 from fedcord.report.build import build_report
@@ -76,11 +76,7 @@ def run(
     Example:
         >>> result = run("fedprox", rounds=2, params={"local": {"lr": 0.1}})  # doctest: +SKIP
     """
-    form, data_name = _form(algorithm), _dataset_name(dataset)
-    params = settings.get("params", {})
-    if "params" in form and isinstance(params, Mapping):
-        params = merged(form["params"], params)
-    values = {**settings, "algorithm": form["algorithm"], "dataset": data_name, "params": params}
+    values = {**settings, "algorithm": _made(algorithm), "dataset": _dataset_name(dataset)}
     config = load_config(values)
     folder = None if out is None else Path(out)
     place = _place(folder, engine, resume, workers, data_dirs, download, reuse, retry_failed)
@@ -199,27 +195,29 @@ def _contenders(
             names.append(choice)
             continue
         with gather(problems):
-            label = _label(choice)
+            algorithm = _made(choice)
+            label = _label(algorithm)
             if label in forms or label in names:
                 problems.append(
                     f"two contenders are called {label}; give each a label of its own, such as "
                     "{'weak': FedProx(0.01), 'strong': FedProx(1.0)}."
                 )
-            forms[label] = _form(choice)
+            forms[label] = _form(algorithm)
     return names, forms
 
 
 def _form(choice: object) -> dict[str, Any]:
-    """The name of an algorithm, and its parameters where it is an object."""
-    if isinstance(choice, str):
-        return {"algorithm": choice}
+    """A contender; the parameters of an object win over those that all have in common."""
     algorithm = _made(choice)
-    return {"algorithm": algorithm_name(algorithm), "params": plain(algorithm)}
+    own = {} if isinstance(algorithm, str) else {"params": plain(algorithm)}
+    return {"algorithm": algorithm, **own}
 
 
 def _made(choice: object) -> Any:
-    """An algorithm object; a class stands for itself with its defaults."""
-    if not all(hasattr(choice, verb) for verb in VERBS):
+    """A name as it is, or an algorithm object; a class stands for itself with its defaults."""
+    if isinstance(choice, str):
+        return choice
+    if not is_algorithm(choice):
         raise ConfigError(
             f"{shown(choice)} is no algorithm; give a name such as 'fedavg', an object such as "
             "FedAvg(), or a list of them to compare."
@@ -227,9 +225,8 @@ def _made(choice: object) -> Any:
     return choice() if isinstance(choice, type) else choice
 
 
-def _label(choice: object) -> str:
+def _label(algorithm: Algorithm) -> str:
     """What an object is called in a comparison: its name in the table, or else its class."""
-    algorithm = _made(choice)
     cls, path = type(algorithm), algorithm_name(algorithm)
     forms = (name for name, info in ALGORITHMS.items() if info.path == path)
     named = (name for name in forms if build(cls, ALGORITHMS[name].preset) == algorithm)

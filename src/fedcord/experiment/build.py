@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,29 +12,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.registry import algorithm_class
 from fedcord.core.contract import Algorithm, Review
-from fedcord.core.declaration import check_declaration
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import Examples
-from fedcord.core.params import build
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
 from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import STANDARD, Dataset, Split
 from fedcord.data.download import Progress as DownloadProgress
+from fedcord.data.facts import DataFacts
 from fedcord.data.heterogeneity import measure_heterogeneity
 from fedcord.data.holdout import split_client
 from fedcord.data.partition import Partition
 from fedcord.data.registry import load_dataset
 from fedcord.data.standardise import standardisation
-from fedcord.data.tables.preparation import TablePreparation
 from fedcord.data.tables.prepared import prepared
 from fedcord.data.transforms import augmentations, prepare_fn
 from fedcord.engine.blueprint import Blueprint
+from fedcord.engine.node import Agreement
 from fedcord.engine.population import Population
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.feature_store import OnExample
-from fedcord.experiment.frozen_features import as_features, is_applicable
+from fedcord.experiment.frozen_features import as_features, feature_values, is_applicable
+from fedcord.experiment.holdings import Holdings
+from fedcord.experiment.load import OWN_DATA
 from fedcord.experiment.partition import partition_of
 from fedcord.models.registry import check_model, network_factory
 
@@ -41,31 +42,106 @@ TASK_FACTORY = "fedcord.experiment.build:task_from_values"
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """Everything a run needs, made from its configuration.
+class Plan:
+    """What a run is, as far as it can be known without an example.
 
-    `data_hash` is of the examples as they were dealt out, of the test part, and of the constants
-    that a table is standardised by, before any frozen network looks at them: methods that are given
-    features have the hash of those that are not. `notes` is what the algorithm says of its settings
-    for this task.
+    Attributes:
+        config: the settings.
+        facts: the form of the data and the constants it is prepared by.
+        algorithm: the method.
+        task: what it learns.
+        values: the task as plain values, for others to make it from.
+        encoder: the task whose frozen network turns examples into what `task` reads; None where
+            examples are read as they are.
+        notes: what the algorithm says of its settings for this task.
     """
 
     config: RunConfig
+    facts: DataFacts
+    algorithm: Algorithm
+    task: Task
+    values: Mapping[str, Any]
+    encoder: Task | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def blueprint(self) -> Blueprint:
+        """Task and algorithm for processes other than this, which has the objects."""
+        return Blueprint.of(self.algorithm, TASK_FACTORY, self.values)
+
+    @property
+    def agreement(self) -> Agreement:
+        """What everybody must have in common; where somebody's files lie is nobody's business."""
+        values = {k: v for k, v in self.values.items() if k != "data_dirs"}
+        return Agreement(self.config.hash, {**self.facts.plain(), **values})
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A simulated run: its plan, and all data in one place.
+
+    `data_hash` is of the examples as they were dealt out, of the test part, and of the constants
+    that a table is standardised or one's own images are normalised by, before any frozen network
+    looks at them: methods that are given features have the hash of those that are not.
+    `stored_features` is the folder that keeps features of examples, if any.
+    """
+
+    plan: Plan
     dataset: Dataset
     partition: Partition
     population: Population
-    algorithm: Algorithm
-    task: Task
-    blueprint: Blueprint
     data_hash: str
-    notes: tuple[str, ...] = ()
+    stored_features: Path | None = None
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings."""
+        return self.plan.config
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The method."""
+        return self.plan.algorithm
+
+    @property
+    def task(self) -> Task:
+        """What it learns."""
+        return self.plan.task
+
+    @property
+    def blueprint(self) -> Blueprint:
+        """Method and task as plain values."""
+        return self.plan.blueprint
+
+    @cached_property
+    def holdings(self) -> Holdings:
+        """Who holds what."""
+        dataset, partition, people = self.dataset, self.partition, self.population
+        labels = people.test.labels
+        is_common = len(labels) > 0
+        if not is_common:
+            labels = torch.cat([people.client(k).test.labels for k in people.clients])
+        counts = partition.counts(dataset.train.labels, dataset.num_classes)
+        spread = measure_heterogeneity(counts, partition.client_names, dataset.class_names)
+        return Holdings(
+            spec=partition.spec,
+            hash=partition.hash,
+            data_hash=self.data_hash,
+            num_clients=partition.num_clients,
+            client_names=partition.client_names,
+            class_names=dataset.class_names,
+            counts=counts.tolist(),
+            indices=partition.clients,
+            files=dataset.train.files,
+            group_names=dataset.group_names,
+            has_common_test=is_common,
+            test_counts=labels.bincount(minlength=dataset.num_classes).tolist(),
+            notes=dataset.notes + spread.warnings,
+        )
 
     def warnings(self) -> tuple[str, ...]:
         """What deserves a second look in the data's spread and the settings, in plain words."""
-        dataset, partition = self.dataset, self.partition
-        counts = partition.counts(dataset.train.labels, dataset.num_classes)
-        spread = measure_heterogeneity(counts, partition.client_names, dataset.class_names)
-        return dataset.notes + spread.warnings + self.notes
+        return self.holdings.notes + self.plan.notes
 
 
 def build_experiment(
@@ -76,7 +152,7 @@ def build_experiment(
     on_feature: OnExample = lambda done, total: None,
     on_download: DownloadProgress | None = None,
 ) -> Experiment:
-    """Load data, spread it over clients, and make task and algorithm.
+    """Load data, spread it over clients, and make the task; the configuration has the algorithm.
 
     Args:
         config: from `load_config`.
@@ -93,59 +169,112 @@ def build_experiment(
             allow_download=allow_download,
             progress=on_download,
         )
-    partition = partition_of(config, dataset)
-    dealt = _deal(partition, config)
-    preparation: TablePreparation | None = None
-    if dataset.kind == "table":
-        dataset, preparation = prepared(dataset, dealt.training_rows())
+    dataset = as_vectors(config, dataset)
+    check_networks(config, DataFacts.of(dataset), data_dirs)
+    partition, population = dealt(config, dataset)
+    plan = fitted(config, dataset, population, data_dirs)
+    data_hash = hash_tensors(population.tensors() | _constants(plan, dataset))
+    stored = None
+    if plan.encoder is not None:
+        population, stored = as_features(
+            population, plan.encoder, config.threads, data_dirs, on_feature
+        )
+    # the population holds the inputs
+    return Experiment(plan, dataset.without_inputs(), partition, population, data_hash, stored)
+
+
+def _constants(plan: Plan, dataset: Dataset) -> dict[str, Tensor]:
+    """What inputs are prepared by where no setting names it: a run must not go on with others."""
+    found = {}
+    if is_standardised(plan.facts):
+        pair = [plan.facts.mean, plan.facts.std]
+        found["standardisation"] = torch.tensor(pair, dtype=torch.float64)
+    if plan.config.dataset.startswith(OWN_DATA) and dataset.mean:
+        pair = [dataset.mean, dataset.std]
+        found["normalisation"] = torch.tensor(pair, dtype=torch.float64)
+    return found
+
+
+def check_networks(
+    config: RunConfig, facts: DataFacts, data_dirs: Sequence[Path] | None = None
+) -> None:
+    """Refuse networks that cannot take the data's examples."""
+    shape, folders = facts.input_shape, data_dirs or ()
     problems = [
         problem
         for model in config.model
-        for problem in check_model(
-            model, kind=dataset.kind, input_shape=dataset.input_shape, data_dirs=data_dirs or ()
-        )
+        for problem in check_model(model, kind=facts.kind, input_shape=shape, data_dirs=folders)
     ]
     if problems:
         raise ConfigError(problems)
-    algorithm: Algorithm = build(algorithm_class(config.algorithm), config.params)
-    check_declaration(algorithm)
-    population = _arranged(dataset, dealt)
+
+
+def as_vectors(config: RunConfig, dataset: Dataset) -> Dataset:
+    """A table as the vectors that this run's clients train on; other data as it is."""
+    if dataset.kind != "table":
+        return dataset
+    parts = _parts(partition_of(config, dataset), config)
+    return prepared(dataset, [training for training, *_ in parts])
+
+
+def dealt(config: RunConfig, dataset: Dataset) -> tuple[Partition, Population]:
+    """Who holds what."""
+    partition = partition_of(config, dataset)
+    population = arrange(dataset, partition, config)
     if len(population.test) == 0 and not any(population.sizes(k)[2] for k in population.clients):
         raise DataError(
             f"data set '{dataset.name}' has no test examples, and no client keeps any, so no "
             "accuracy could be measured; give it some, or let clients keep a share with --test 0.2."
         )
-    values = task_values(dataset, config.model, data_dirs or ())
-    if preparation is not None:
-        values |= {"table": preparation.to_json()}
-    identity = population.tensors()
-    if dataset.kind == "vector" and dataset.scale == STANDARD:
-        clients = map(population.client, range(population.num_clients))
-        mean, std = standardisation([client.train.inputs.numpy() for client in clients])
-        values |= {"mean": list(mean), "std": list(std)}
-        # no setting names them, so a run must not go on with others
-        identity |= {"standardisation": torch.tensor([mean, std], dtype=torch.float64)}
-    task = task_from_values(values)
+    return partition, population
+
+
+def fitted(
+    config: RunConfig,
+    dataset: Dataset,
+    population: Population,
+    data_dirs: Sequence[Path] | None = None,
+) -> Plan:
+    """The plan of a simulation, or a ConfigError that says why it cannot work."""
+    facts = DataFacts.of(dataset)
+    if is_standardised(facts):
+        facts = standardised(facts, population)
+    return make_plan(config, facts, data_dirs)
+
+
+def is_standardised(facts: DataFacts) -> bool:
+    """Whether the constants come from sums over clients' training parts."""
+    return facts.kind == "vector" and facts.scale == STANDARD
+
+
+def standardised(facts: DataFacts, population: Population) -> DataFacts:
+    """The facts with the constants of these people's training parts."""
+    clients = map(population.client, range(population.num_clients))
+    mean, std = standardisation([client.train.inputs.numpy() for client in clients])
+    return replace(facts, mean=mean, std=std)
+
+
+def make_plan(config: RunConfig, facts: DataFacts, data_dirs: Sequence[Path] | None = None) -> Plan:
+    """The plan of a run over data of these facts, wherever the data is.
+
+    Args:
+        config: from `load_config`.
+        facts: with the constants of preparation.
+        data_dirs: where to look for weights.
+    """
+    check_networks(config, facts, data_dirs)
+    algorithm: Algorithm | None = config.method
+    if algorithm is None:
+        raise ConfigError("there is no algorithm in this configuration; make it by load_config.")
+    values = task_values(facts, config.model, data_dirs or ())
+    task, encoder = task_from_values(values), None
     review = _reviewed(algorithm, task, config)
     if review.errors:
         raise ConfigError(review.errors)
-    data_hash = hash_tensors(identity)
     if is_applicable(algorithm, task):
-        population, values = as_features(
-            population, task, values, config.threads, data_dirs, on_feature
-        )
+        encoder, values = task, {**values, **feature_values(task, config.threads)}
         task = task_from_values(values)
-    return Experiment(
-        config=config,
-        dataset=dataset.without_inputs(),  # the population holds them
-        partition=partition,
-        population=population,
-        algorithm=algorithm,
-        task=task,
-        blueprint=Blueprint.of(algorithm, TASK_FACTORY, values),
-        data_hash=data_hash,
-        notes=review.notes,
-    )
+    return Plan(config, facts, algorithm, task, values, encoder, tuple(review.notes))
 
 
 def _reviewed(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
@@ -163,18 +292,20 @@ def _reviewed(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
 
 
 def task_values(
-    dataset: Dataset, models: Sequence[str], data_dirs: Sequence[Path] = ()
+    facts: DataFacts, models: Sequence[str], data_dirs: Sequence[Path] = ()
 ) -> dict[str, Any]:
     """The task as plain values, from which any process can rebuild it."""
+    table = facts.preparation
     return {
-        "kind": dataset.kind,
-        "input_shape": list(dataset.input_shape),
-        "num_classes": dataset.num_classes,
-        "mean": list(dataset.mean),
-        "std": list(dataset.std),
-        "vocabulary": dataset.vocabulary,
+        "kind": facts.kind,
+        "input_shape": list(facts.input_shape),
+        "num_classes": facts.num_classes,
+        "mean": list(facts.mean),
+        "std": list(facts.std),
+        "vocabulary": facts.vocabulary,
         "models": list(models),
         "data_dirs": [str(folder) for folder in data_dirs],
+        **({} if table is None else {"preparation": table.to_json()}),
     }
 
 
@@ -205,46 +336,36 @@ def task_from_values(values: Mapping[str, Any]) -> Task:
     )
 
 
-@dataclass(frozen=True)
-class _Deal:
-    """Which example of the training part stands where in a population, and whose it is."""
-
-    rows: np.ndarray
-    bounds: np.ndarray
-
-    def training_rows(self) -> list[np.ndarray]:
-        """For each client the examples it trains on."""
-        return [self.rows[start:end] for start, end in self.bounds[:, :2]]
-
-
-def _deal(partition: Partition, config: RunConfig) -> _Deal:
+def arrange(dataset: Dataset, partition: Partition, config: RunConfig) -> Population:
+    """All clients' examples in one block, client by client."""
     order: list[np.ndarray] = []
     bounds = np.zeros((partition.num_clients, 4), dtype=np.int64)
     start = 0
+    for client, parts in enumerate(_parts(partition, config)):
+        ends = start + np.cumsum([0, *(len(part) for part in parts)])
+        bounds[client], start = ends, int(ends[-1])
+        order += parts
+    rows = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
+    return Population(
+        inputs=_rows(dataset.train.inputs, rows),
+        labels=torch.from_numpy(dataset.train.labels[rows]),
+        bounds=torch.from_numpy(bounds),
+        test=_examples(dataset.test),
+        test_groups={n: torch.from_numpy(g.copy()) for n, g in dataset.test.groups.items()},
+        names=dict(enumerate(partition.client_names)),
+    )
+
+
+def _parts(partition: Partition, config: RunConfig) -> Iterator[tuple[np.ndarray, ...]]:
+    """For each client the rows it trains on, chooses by and tests on."""
     for client, indices in enumerate(partition.clients):
-        parts = split_client(
+        yield split_client(
             indices,
             validation=config.validation,
             test=config.test,
             seed=config.seed,
             client=client,
         )
-        ends = start + np.cumsum([0, *(len(part) for part in parts)])
-        bounds[client], start = ends, int(ends[-1])
-        order += parts
-    rows = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
-    return _Deal(rows, bounds)
-
-
-def _arranged(dataset: Dataset, deal: _Deal) -> Population:
-    """All clients' examples in one block, client by client."""
-    return Population(
-        inputs=_rows(dataset.train.inputs, deal.rows),
-        labels=torch.from_numpy(dataset.train.labels[deal.rows]),
-        bounds=torch.from_numpy(deal.bounds),
-        test=_examples(dataset.test),
-        test_groups={n: torch.from_numpy(g.copy()) for n, g in dataset.test.groups.items()},
-    )
 
 
 def _rows(inputs: np.ndarray, rows: np.ndarray) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -9,15 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedcord.core.errors import ConfigError, FailedRunError, gather, shown
+from fedcord.algorithms.registry import is_algorithm
+from fedcord.core.errors import CheckpointError, ConfigError, FailedRunError, gather, shown
 from fedcord.core.names import name_problem
 from fedcord.core.params import LARGEST
 from fedcord.data.dataset import Dataset
+from fedcord.data.download import Progress as DownloadProgress
 from fedcord.experiment.config import RunConfig
+from fedcord.experiment.folders import check_folder
 from fedcord.experiment.load import load_config, merged, read_toml
-from fedcord.experiment.run import NO_FAILURES, Place, Progress, failure_record, run
+from fedcord.experiment.review import review_contenders
+from fedcord.experiment.run import Place, Progress, failure_record, run
 from fedcord.models.registry import check_model
-from fedcord.store.run_folder import FAILURE, RunFolder
+from fedcord.store.checksums import FAILURE
+from fedcord.store.run_folder import RunFolder
 
 OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every")
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
@@ -25,6 +31,8 @@ OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every")
 MAX_SEEDS = 10_000
 OWN_FILES = ("leaderboard.csv", "leaderboard.md", "leaderboard.tex", "plots", "report.html")
 """What the report writes into a study's folder, beside those of the contenders."""
+ENDS_ALL = (CheckpointError, OSError)
+"""What is wrong with a folder or a disk is to be put right before a study goes on."""
 NOTHING = "nothing to compare; name at least one algorithm."
 FORMS: Mapping[str, tuple[type, str]] = {
     "name": (str, "text, in quotes"),
@@ -103,8 +111,8 @@ def make_study(
         num_seeds: how many seeds, counted up from `settings["seed"]`.
         assignments: `--set` texts; `NAME:key=value` reaches one contender only.
         name: of the study; by default made from its content.
-        variants: label to {"algorithm": name, "params": {...}} and settings of its own, for one
-            algorithm in several forms.
+        variants: label to {"algorithm": name or object, "params": {...}} and settings of its own,
+            for one algorithm in several forms.
     """
     forms: dict[str, Mapping[str, Any]] = {
         label: {"algorithm": name} for name, label in _labels(algorithms).items()
@@ -197,16 +205,25 @@ def run_study(
     place: Place,
     progress_for: Callable[[str, RunConfig], Progress] = lambda label, config: Progress(),
     dataset: Dataset | None = None,
+    on_download: DownloadProgress | None = None,
 ) -> list[Failure]:
     """Run what is missing of a study under `root`, one run after another.
 
-    A run that fails does not end the study.
+    What does not fit is refused before the first run, of all contenders together. What shows only
+    while one runs is a failure of that run and does not end the study.
 
     Returns:
         The runs that failed, now or before.
     """
     runs = [(label, c, root / label / f"seed-{c.seed}") for label, c in study.runs()]
-    missing = {model for _, c, out in runs if not RunFolder(out).is_finished for model in c.model}
+    for _, config, out in runs:
+        with contextlib.suppress(FailedRunError):
+            check_folder(
+                RunFolder(out), config, resume=place.resume, retry_failed=place.retry_failed
+            )
+    ahead = [(label, c) for label, c, out in runs if _is_ahead(RunFolder(out), place)]
+    contenders = {label: study.contenders[label] for label, _ in ahead}
+    missing = {model for config in contenders.values() for model in config.model}
     problems = [
         problem
         for model in sorted(missing)
@@ -214,17 +231,31 @@ def run_study(
     ]
     if problems:  # weights that are not there: now, not hours later when their turn comes
         raise ConfigError(problems)
+    if ahead:
+        review_contenders(
+            contenders,
+            sorted({config.seed for _, config in ahead}),
+            dataset,
+            place.data_dirs,
+            place.allow_download,
+            on_download,
+        )
     failures = []
     for label, config, out in runs:
         try:
             run(config, replace(place, out=out), progress_for(label, config), dataset)
         except FailedRunError:  # before, and it is not to be tried again
             failures.append(_failure(label, config, RunFolder(out).read_json(FAILURE)))
-        except NO_FAILURES:
+        except ENDS_ALL:
             raise
         except Exception as error:
             failures.append(_failure(label, config, failure_record(config, error)))
     return failures
+
+
+def _is_ahead(folder: RunFolder, place: Place) -> bool:
+    """Whether a run is still to be made."""
+    return not folder.is_finished and (place.retry_failed or not folder.has_failed)
 
 
 def _failure(label: str, config: RunConfig, record: Mapping[str, Any]) -> Failure:
@@ -276,7 +307,7 @@ def _form_problems(label: str, form: object) -> list[str]:
     if not isinstance(form, Mapping):
         return [f"variant '{label}' = {shown(form)}: must be a table, {example}."]
     problems = []
-    if not isinstance(form.get("algorithm"), str):
+    if not isinstance(form.get("algorithm"), str) and not is_algorithm(form.get("algorithm")):
         problems.append(f"variant '{label}' needs the name of an algorithm, {example}.")
     if not isinstance(form.get("params", {}), Mapping):
         problems.append(

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedcord.core.errors import ConfigError, shown, unknown_name
-from fedcord.core.params import check_params, param
+from fedcord.core.params import check_params, param, plain
 
 DEFAULT_ROUNDS = 20
 MAX_CLIENTS, MAX_ROUNDS, MAX_THREADS = 10_000_000, 1_000_000_000, 1024
 """More is a slip of the hand, and would fill memory or never end."""
 MAX_WORKERS = 1024
+AT_SITES, SITES_PARTITION = "sites:", "natural:site"
+"""Prefix of the name of data that lies at sites, and how it is spread: as it came about."""
 ENGINES = ("sequential", "processes", "wire")
 """Ways to reach clients; none changes the result."""
 
@@ -55,17 +57,23 @@ class RunConfig:
     threads: int = param(
         1, "threads of a computation; changes bits", at_least=1, at_most=MAX_THREADS
     )
-    params: Mapping[str, Any] = field(default_factory=dict)
-    """The algorithm's parameters, nested and plain."""
+    method: Any = field(default=None, repr=False)
+    """The algorithm of that name, checked and with its parameters; None where no more than data
+    and clients matter. (Any, because algorithms need PyTorch and this module must not.)"""
 
     def __post_init__(self) -> None:
         check_params(self)
         if not self.model:
             raise ConfigError("model = []: name at least one network, such as auto.")
 
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The algorithm's parameters, nested and plain."""
+        return {} if self.method is None else plain(self.method)
+
     def plain(self) -> dict[str, Any]:
         """As values that TOML and JSON can hold."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        values = {name: getattr(self, name) for name in (*SETTINGS, "params")}
         values["model"] = list(self.model)
         return {name: value for name, value in values.items() if value is not None}
 
@@ -83,6 +91,10 @@ class RunConfig:
             for name in sorted(mine.keys() | other.keys())
             if mine.get(name) != other.get(name)
         ]
+
+
+SETTINGS = tuple(f.name for f in dataclasses.fields(RunConfig) if f.name != "method")
+"""What may be set about a run beside the algorithm's parameters."""
 
 
 def engine_problems(engine: object, workers: object) -> list[str]:

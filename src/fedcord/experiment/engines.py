@@ -40,7 +40,7 @@ def open_federation(
     patience: Patience = Patience(),  # noqa: B008 - frozen
 ) -> Iterator[Federation]:
     """The experiment's simulated clients behind the transport of `engine`, closed at the end."""
-    agreement = Agreement(experiment.config.hash, experiment.blueprint.task_values)
+    agreement = experiment.plan.agreement
     with contextlib.closing(_transport(experiment, engine, workers, reuse, agreement)) as transport:
         yield Federation(transport, experiment.config.hash, agreement, patience)
 
@@ -52,15 +52,16 @@ def _transport(
     reuse: Path | None,
     agreement: Agreement,
 ) -> Transport:
-    blueprint, population, cache = experiment.blueprint, experiment.population, None
+    population, cache = experiment.population, None
     if reuse is not None and experiment.algorithm.traits.shares_work:
-        values = json.dumps(blueprint.task_values, sort_keys=True)
+        values = json.dumps(experiment.plan.values, sort_keys=True)
         cache = WorkCache(reuse, values, versions())
     if engine == "processes":
         if experiment.config.threads != 1:
             raise ConfigError("engine 'processes' computes with one thread; leave --threads at 1.")
-        return ProcessesTransport(blueprint, population, workers, agreement, cache)
+        return ProcessesTransport(experiment.blueprint, population, workers, agreement, cache)
     if engine == "wire":
-        return WireTransport(blueprint, population, agreement=agreement, cache=cache)
+        plan = experiment.blueprint
+        return WireTransport.rebuilding(plan, population, agreement=agreement, cache=cache)
     lives_here = experiment.algorithm, experiment.task, population, InProcessMemory()
     return SequentialTransport(ClientNode(*lives_here, agreement, cache))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from fedcord.core.contract import ClientId, Env, ShowsFeatures
+from fedcord.core.contract import ClientId, Env
 from fedcord.core.errors import CheckpointError, ConfigError
+from fedcord.core.names import client_said, clients_listed
 from fedcord.core.tensors import Tensors
 from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Experiment, build_experiment
@@ -52,11 +53,6 @@ def draw_feature_map(
     config = load_config(folder.read_config())
     experiment = build_experiment(config, data_dirs=data_dirs)
     algorithm, task = experiment.algorithm, experiment.task
-    if not algorithm.traits.shows_features:
-        raise ConfigError(
-            f"{config.algorithm} has no single network whose features could be drawn; methods that "
-            "average models or exchange prototypes have."
-        )
     saved = load_newest(folder.checkpoints, config.hash)
     if saved is None:
         raise CheckpointError(f"'{run}' has no checkpoint; run it again.")
@@ -71,8 +67,13 @@ def draw_feature_map(
     places = torch.linspace(0, len(test) - 1, min(MOST, len(test))).long()
     with torch_threads(config.threads):
         env = Env(task, config.seed, max(saved.state.round - 1, 0), saved.state.round).at(at)
-        inputs = task.prepare(test.inputs[places]).to(task.device)
-        view = cast(ShowsFeatures, algorithm).feature_view(saved.state.model, memory, inputs, env)
+        look = algorithm.predictor(saved.state.model, memory, env).features
+        if look is None:
+            raise ConfigError(
+                f"{config.algorithm} has no single network whose features could be drawn; methods "
+                "that average models or exchange prototypes have."
+            )
+        view = look(task.prepare(test.inputs[places]).to(task.device))
     features, labels = view.features.double().cpu().numpy(), test.labels[places].numpy()
     names = experiment.dataset.class_names
     held = view.prototypes
@@ -87,11 +88,12 @@ def _whose(
     experiment: Experiment, saved: Checkpoint, client: ClientId | None
 ) -> tuple[Tensors, ClientId]:
     """The memory to use and the client it belongs to; the server has none and is nobody's."""
+    names = experiment.population.names
     if not experiment.algorithm.traits.keeps_own_models:
         if client is not None:
             raise ConfigError(
-                f"client {client}: {experiment.config.algorithm} makes one model for all clients; "
-                "leave --client out."
+                f"{client_said(client, names)}: {experiment.config.algorithm} makes one model "
+                "for all clients; leave --client out."
             )
         return {}, 0
     with_model = sorted(saved.memories)
@@ -100,8 +102,8 @@ def _whose(
     chosen = with_model[0] if client is None else client
     if chosen not in saved.memories:
         raise ConfigError(
-            f"client {chosen} has no model in this run; clients "
-            f"{', '.join(map(str, with_model))} have."
+            f"{client_said(chosen, names)} has no model in this run; clients "
+            f"{clients_listed(with_model, names)} have."
         )
     return saved.memories[chosen], chosen
 

@@ -7,9 +7,10 @@ from datetime import datetime
 from pathlib import Path
 
 from fedcord.core.errors import CheckpointError, ConfigError, FailedRunError
+from fedcord.core.names import folder_name
 from fedcord.experiment.config import RunConfig
-from fedcord.store.checksums import PROVENANCE
-from fedcord.store.run_folder import FAILURE, RunFolder
+from fedcord.store.checksums import FAILURE, PROVENANCE
+from fedcord.store.run_folder import RunFolder
 
 RUNS = Path("runs")
 """Where runs go that were given no folder."""
@@ -19,7 +20,8 @@ def make_new_folder(root: Path, config: RunConfig) -> Path:
     """Make a folder nobody else has: time, algorithm, data, seed, and a number if that is taken."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     data = config.dataset.split(":")[0].split("?")[0]
-    base = f"{stamp}-{config.algorithm}-{data}-seed{config.seed}"
+    algorithm = folder_name(config.algorithm)  # module:Class has a colon
+    base = f"{stamp}-{algorithm}-{folder_name(data)}-seed{config.seed}"
     RunFolder(root).create()
     path, number = root / base, 1
     while not _make(path):
@@ -68,6 +70,7 @@ def check_folder(folder: RunFolder, config: RunConfig, *, resume: bool, retry_fa
             "use the same settings, or another folder."
         )
     if folder.has_failed and not retry_failed:
+        folder.check()
         known = folder.read_json(FAILURE)
         raise FailedRunError(
             f"'{folder.path}' failed before ({known.get('error')}: {known.get('message')}) and "

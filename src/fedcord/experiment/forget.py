@@ -6,40 +6,41 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast
 
 from fedcord.algorithms.analytic.ledger import ledger_rows
 from fedcord.algorithms.analytic.membership import HoldsSums, forget, model_difference
-from fedcord.core.contract import ClientId, Env, ServerState
+from fedcord.core.contract import Algorithm, ClientId, Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
+from fedcord.core.names import client_said
 from fedcord.core.tensors import Tensors
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation
 from fedcord.engine.requests import Reply, Request, Verb
+from fedcord.engine.reuse import work_of
 from fedcord.engine.rounds import evaluate_model, finish_clients, validate_clients
 from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.engines import open_federation
 from fedcord.experiment.load import load_config
 from fedcord.experiment.records import (
+    client_names,
     clients_record,
     evaluation_record,
-    partition_record,
 )
 from fedcord.store.checkpoint import Checkpoint, load_final, save_checkpoint, save_personal
-from fedcord.store.checksums import FORGETTING, PROVENANCE, RESULT
+from fedcord.store.checksums import FORGETTING, PARTITION, PROVENANCE, RESULT
 from fedcord.store.run_folder import PERSONAL, RunFolder
 
 COSTS = ("round", "clients", "bytes_up", "bytes_down", "seconds", "refused")
 """What a round's line keeps; the rest was about models that hold the client."""
 
 
-@runtime_checkable
-class UsesClientsEncoders(Protocol):
-    """A method whose model holds encoders that single clients trained."""
+class HoldsEncoders(Protocol):
+    """The verbs of `Traits.holds_encoders`."""
 
     def encoders_of(self, shared: Tensors) -> list[ClientId]:
-        """Whose."""
+        """Whose encoders are in the model."""
         ...
 
     def drop_encoder(self, state: ServerState, client: ClientId, env: Env) -> ServerState:
@@ -61,6 +62,9 @@ class Forgotten:
             `kept` or `dropped`.
         is_verified: whether the run's files could be compared with checksums.
         run_dir: folder of the model without the client.
+        work: files of the client's work in the folder of `--reuse` that the run knew; deleted if
+            the run itself was changed.
+        stored_features: folder that keeps features of examples, the client's among them.
     """
 
     client: ClientId
@@ -70,6 +74,8 @@ class Forgotten:
     encoder: str
     is_verified: bool
     run_dir: str
+    work: tuple[str, ...] = ()
+    stored_features: str | None = None
 
 
 def forget_client(
@@ -104,7 +110,7 @@ def forget_client(
         is_verified = begun is None and folder.check()
         experiment = build_experiment(load_config(folder.read_config()), data_dirs=data_dirs)
         algorithm = experiment.algorithm
-        if not isinstance(algorithm, HoldsSums):
+        if not algorithm.traits.holds_sums:
             raise ConfigError(
                 f"{experiment.config.algorithm} does not keep sums, so nobody can be taken out "
                 "exactly; train again without the client, or use an additive method such as afl."
@@ -128,9 +134,12 @@ def forget_client(
         if in_place:
             folder.write_json(FORGETTING, dataclasses.asdict(plan))
             _write(folder, experiment, new)
+            for path in (work := _work(experiment, source, client)):
+                path.unlink(missing_ok=True)
             (folder.path / FORGETTING).unlink()
         else:
             _make(target, experiment, new)
+            work = _work(experiment, source, client)
     return Forgotten(
         client,
         difference,
@@ -139,6 +148,8 @@ def forget_client(
         encoder,
         is_verified or begun is not None,
         str(target.path),
+        tuple(map(str, work)),
+        None if experiment.stored_features is None else str(experiment.stored_features),
     )
 
 
@@ -209,8 +220,9 @@ def _begun(folder: RunFolder, client: ClientId, drop_encoder: bool, in_place: bo
         ) from error
     if (plan.client, plan.drop_encoder) != (client, drop_encoder) or not in_place:
         flag = " --drop-encoder" if plan.drop_encoder else ""
+        who = client_said(plan.client, client_names(folder.read_json(PARTITION)))
         raise CheckpointError(
-            f"forgetting client {plan.client} was interrupted in '{folder.path}'; repeat it first: "
+            f"forgetting {who} was interrupted in '{folder.path}'; repeat it first: "
             f"fedcord forget {folder.path} --client {plan.client}{flag} --in-place"
         )
     return plan
@@ -220,7 +232,7 @@ def _taken_out(
     experiment: Experiment, people: Federation, source: _Run, plan: _Plan, *, is_again: bool
 ) -> ServerState:
     """The state without the client; what an interrupted attempt has done is not done twice."""
-    algorithm: Any = experiment.algorithm
+    algorithm = experiment.algorithm
     client, after = plan.client, source.checkpoint.state
     env = _last_round(experiment, after)
     is_gone = client in source.result.get("forgotten", ())
@@ -229,9 +241,12 @@ def _taken_out(
     if client in ledger_rows(after.private) or not is_done:
         (reply,) = people.ask(_asking("forget", after, env), [client], "training")
         assert isinstance(reply, Reply)
-        after = forget(algorithm, after, client, reply.update(), env)
-    if plan.drop_encoder and (client in algorithm.encoders_of(after.shared) or not is_again):
-        after = algorithm.drop_encoder(after, client, env)
+        after = forget(
+            cast(HoldsSums, algorithm), after, client, reply.update(people.said(client)), env
+        )
+    holder = cast(HoldsEncoders, algorithm)
+    if plan.drop_encoder and (client in holder.encoders_of(after.shared) or not is_again):
+        after = holder.drop_encoder(after, client, env)
     return after
 
 
@@ -242,7 +257,7 @@ def _solved_again(experiment: Experiment, people: Federation, state: ServerState
         _asking("update", state, env), sorted(ledger_rows(state.private)), "training"
     )
     updates = (
-        (reply.client, reply.update())
+        (reply.client, reply.update(people.said(reply.client)))
         for reply in replies
         if isinstance(reply, Reply) and reply.client is not None
     )
@@ -256,7 +271,13 @@ def _asking(verb: Verb, state: ServerState, at: Env) -> Request:
 
 def _last_round(experiment: Experiment, state: ServerState) -> Env:
     """The round whose messages were added up."""
-    return Env(experiment.task, experiment.config.seed, state.round - 1, state.round)
+    return Env(
+        experiment.task,
+        experiment.config.seed,
+        state.round - 1,
+        state.round,
+        names=experiment.population.names,
+    )
 
 
 def _evaluated(
@@ -266,7 +287,7 @@ def _evaluated(
     config, algorithm = experiment.config, experiment.algorithm
     test = Request("evaluate", state.model, state.round - 1, state.round, config.seed, state.round)
     sums, _ = evaluate_model(algorithm, people, test, without=plan.forgotten)
-    tested = evaluation_record(sums, None, experiment)
+    tested = evaluation_record(sums, None, experiment.holdings)
     members = sorted(people.members.items())
     rest = [k for k, member in members if member.train > 0 and k not in plan.forgotten]
     # personal models are made anew: the old ones hold what others had learnt from the client
@@ -286,6 +307,14 @@ def _evaluated(
     costs[-1] |= tested
     provenance = {**source.provenance, **plan.marks()}
     return _Run(checkpoint, source.settings, provenance, costs, result)
+
+
+def _work(experiment: Experiment, source: _Run, client: ClientId) -> list[Path]:
+    """What lies of the client's work outside the run, as far as the run knew."""
+    reuse = source.provenance.get("reuse")
+    if not isinstance(reuse, str) or not Path(reuse).is_dir():
+        return []
+    return work_of(Path(reuse), experiment.population.client(client))
 
 
 def _beside(run: Path, result: Mapping[str, Any], plan: _Plan) -> Path:
@@ -326,19 +355,21 @@ def _write(folder: RunFolder, experiment: Experiment, new: _Run) -> None:
         save_personal(folder.path, new.checkpoint.memories, config_hash)
     else:
         (folder.path / PERSONAL).unlink(missing_ok=True)
-    partition = partition_record(experiment)
+    partition = experiment.holdings.record()
     result = {**new.result, "run_dir": str(folder.path)}
     folder.write_all(new.settings, partition, new.provenance, new.metrics, result)
 
 
-def _encoder(algorithm: Any, state: ServerState, client: ClientId, drop: bool) -> str:
+def _encoder(algorithm: Algorithm, state: ServerState, client: ClientId, drop: bool) -> str:
     """What becomes of the client's encoder."""
-    uses = isinstance(algorithm, UsesClientsEncoders)
-    if drop and not uses:
+    if drop and not algorithm.traits.holds_encoders:
         raise ConfigError(
             f"--drop-encoder: {type(algorithm).__name__} uses no encoder trained by a client; "
             "leave it out."
         )
     if drop:
         return "dropped"
-    return "kept" if uses and client in algorithm.encoders_of(state.shared) else "none"
+    if not algorithm.traits.holds_encoders:
+        return "none"
+    holders = cast(HoldsEncoders, algorithm).encoders_of(state.shared)
+    return "kept" if client in holders else "none"

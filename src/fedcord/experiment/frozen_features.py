@@ -8,7 +8,7 @@ network would have computed, whoever holds the example.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,27 +33,35 @@ def is_applicable(algorithm: Algorithm, task: Task) -> bool:
     return isinstance(network, FrozenNetwork) and not network.is_identity
 
 
+def feature_values(task: Task, threads: int) -> dict[str, Any]:
+    """In what a task that is given features differs from `task`, as plain values."""
+    network, identity = _network(task, threads)
+    return {
+        "kind": "vector",
+        "input_shape": [network.feature_dim],
+        "mean": [],
+        "std": [],
+        "models": [f"frozen:pixels,of={identity[:16]}"],
+    }
+
+
 def as_features(
     population: Population,
     task: Task,
-    values: Mapping[str, Any],
     threads: int,
     data_dirs: Sequence[Path] | None,
     on_example: OnExample,
-) -> tuple[Population, dict[str, Any]]:
-    """The same people with features for inputs, and the task's values to go with them.
+) -> tuple[Population, Path | None]:
+    """The same people with features for inputs, and the folder that keeps features, if any.
 
     Args:
         population: examples as stored.
         task: with one frozen network.
-        values: what the task was made from.
         threads: to compute with; another number could change bits, and has its own store.
         data_dirs: the data folders, one of which keeps the features.
         on_example: told about progress.
     """
-    network = task.scratch_network()
-    assert isinstance(network, FrozenNetwork)
-    identity = network.identity(f"{task.prepare}|{task.input_shape}|{threads} threads")
+    network, identity = _network(task, threads)
 
     def compute(stored: Tensor) -> Tensor:
         return network_features(network, task.prepare(stored).to(task.device)).cpu()
@@ -66,11 +74,12 @@ def as_features(
     people = dataclasses.replace(
         population, inputs=train, test=Examples(test, population.test.labels)
     )
-    changed = {
-        "kind": "vector",
-        "input_shape": [network.feature_dim],
-        "mean": [],
-        "std": [],
-        "models": [f"frozen:pixels,of={identity[:16]}"],
-    }
-    return people, {**values, **changed}
+    is_kept = store.folder is not None and store.folder.exists()
+    return people, store.folder if is_kept else None
+
+
+def _network(task: Task, threads: int) -> tuple[FrozenNetwork, str]:
+    """The frozen network and what it is recognised by."""
+    network = task.scratch_network()
+    assert isinstance(network, FrozenNetwork)
+    return network, network.identity(f"{task.prepare}|{task.input_shape}|{threads} threads")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast, runtime_checkable
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -19,16 +19,6 @@ from fedcord.core.contract import Algorithm, ClientResult, Env, Personalizes, Se
 from fedcord.core.errors import DataError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.tensors import Tensors, prefixed
-
-
-@runtime_checkable
-class SettlesFirst(Protocol):
-    """A method whose first rounds make something that does depend on who holds what."""
-
-    @property
-    def settled_first(self) -> tuple[int, str]:
-        """How many rounds that takes, and what they make, in words."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +80,7 @@ def check_invariance(
         raise DataError(
             f"{len(clients)} client cannot be dealt anew; give at least two clients with samples."
         )
-    before, given = algorithm.settled_first if isinstance(algorithm, SettlesFirst) else (0, "")
+    before, given = algorithm.traits.settles_first or (0, "")
     rounds = algorithm.traits.rounds or env.num_rounds
     env = replace(env, num_rounds=rounds)
     start, _ = _continued(algorithm, algorithm.init(env), clients, env, before)

@@ -7,21 +7,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
+from fedcord.algorithms.registry import (
+    ALGORITHMS,
+    algorithm_class,
+    algorithm_name,
+    is_algorithm,
+)
 from fedcord.core.errors import ConfigError, DataError, gather, shown, unknown_name
-from fedcord.core.params import build, parameters_like, plain
+from fedcord.core.params import build, conformed, parameters_like, plain
 from fedcord.core.regular_files import NotRegularError, check_regular
 from fedcord.core.toml import parse_toml, parse_value
 from fedcord.data.partition import PARTITIONS
 from fedcord.data.partition import check_spec as check_partition
 from fedcord.data.registry import check_spec as check_dataset
-from fedcord.experiment.config import DEFAULT_ROUNDS, RunConfig
+from fedcord.experiment.config import (
+    AT_SITES,
+    DEFAULT_ROUNDS,
+    SETTINGS,
+    SITES_PARTITION,
+    RunConfig,
+)
 from fedcord.models.registry import check_model
 
 OWN_DATA = "own:"
 """Prefix of the name of data that was passed as an object."""
-SETTINGS = tuple(f.name for f in dataclasses.fields(RunConfig) if f.name != "params")
-"""What may be set about a run beside the algorithm's parameters."""
 MAX_FILE_BYTES = 16 * 2**20
 """Of a study file; longer ones are something else."""
 
@@ -32,23 +41,33 @@ def load_config(
     """A complete configuration, or one ConfigError with every mistake.
 
     Args:
-        settings: values for the fields of RunConfig; `params` may hold algorithm parameters.
+        settings: values for the fields of RunConfig; `params` may hold algorithm parameters, and
+            `algorithm` may be an object instead of a name. It is then used as it is, unless there
+            are parameters that differ from its own.
         assignments: `key=value` texts for algorithm parameters, as given to `--set`.
         fixed_rounds_win: whether a method that fixes its rounds overrides the setting, as it must
             where one-shot and many-round methods are compared; otherwise that is a mistake.
     """
+    given = settings.get("algorithm")
+    own: dict[str, Any] | None = None
+    if is_algorithm(given) and not isinstance(given, type):
+        settings = {**settings, "algorithm": algorithm_name(given)}
+        own = plain(given)
     config, problems = _checked(settings)
-    params, more = _params(config.algorithm, settings.get("params", {}), assignments)
+    params, more = _params(config.algorithm, own, settings.get("params", {}), assignments)
     problems += more
     rounds = config.rounds
+    algorithm: Any = None
     cls: type[Any] = RunConfig
     with gather(problems):
         cls = algorithm_class(config.algorithm)
-        algorithm = build(cls, params, see=f"fedcord list algorithms {config.algorithm}")
+        if own is not None and own == params:
+            algorithm = conformed(given)
+        else:
+            algorithm = build(cls, params, see=f"fedcord list algorithms {config.algorithm}")
         from fedcord.core.declaration import check_declaration  # imports PyTorch
 
         check_declaration(algorithm)
-        params = plain(algorithm)
         fixed = algorithm.traits.rounds
         if fixed is not None and rounds not in (None, fixed) and not fixed_rounds_win:
             problems.append(
@@ -58,7 +77,7 @@ def load_config(
     problems += _misplaced(settings, config.algorithm, cls)
     if problems:
         raise ConfigError(problems)
-    return dataclasses.replace(config, rounds=rounds, params=params)
+    return dataclasses.replace(config, rounds=rounds, method=algorithm)
 
 
 def load_data_config(settings: Mapping[str, Any]) -> RunConfig:
@@ -80,6 +99,8 @@ def _checked(settings: Mapping[str, Any]) -> tuple[RunConfig, list[str]]:
         with gather(problems):
             build(RunConfig, {name: value})
             usable[name] = value
+    if str(usable.get("dataset", "")).startswith(AT_SITES):
+        usable.setdefault("partition", SITES_PARTITION)
     kind = PARTITIONS.get(usable.get("partition", "").partition(":")[0].partition(",")[0])
     if kind is not None and not kind.needs_clients and "clients" not in values:
         usable["clients"] = 0  # the data says how many there are
@@ -139,7 +160,9 @@ def parse_assignment(text: str) -> tuple[tuple[str, ...], Any]:
 def _names(config: RunConfig) -> list[str]:
     """Mistakes that show without any data: names and arguments."""
     problems = []
-    if not config.dataset.startswith(OWN_DATA):
+    if config.dataset.startswith(AT_SITES):
+        problems += _sites_problems(config)
+    elif not config.dataset.startswith(OWN_DATA):
         try:
             check_dataset(config.dataset)
         except DataError as error:
@@ -155,12 +178,25 @@ def _names(config: RunConfig) -> list[str]:
     return problems
 
 
+def _sites_problems(config: RunConfig) -> list[str]:
+    """Data at sites is as it is: nobody deals it out or thins it."""
+    usual = {"partition": SITES_PARTITION, "subset": None, "longtail": 1.0}
+    return [
+        f"{name} = {getattr(config, name)}: the data of '{config.dataset}' lies at sites, each of "
+        f"which has its own; leave {name} out."
+        for name, value in usual.items()
+        if getattr(config, name) != value
+    ] + (
+        [] if len(config.dataset) > len(AT_SITES) else ["sites: needs a name, such as sites:eyes."]
+    )
+
+
 def _params(
-    algorithm: str, given: object, assignments: Sequence[str]
+    algorithm: str, own: Mapping[str, Any] | None, given: object, assignments: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The preset of the name, then the file's values, then `--set`, the later winning."""
+    """Those of the object or the name's preset, then the file's, then `--set`; the later win."""
     problems: list[str] = []
-    params: dict[str, Any] = {}
+    params = dict(own or {})
     if algorithm in ALGORITHMS:
         params = merged(params, ALGORITHMS[algorithm].preset)
     if isinstance(given, Mapping):

@@ -10,14 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fedcord.core.contract import ClientId
-from fedcord.data.dataset import Dataset
+from fedcord.data.facts import DataFacts
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Phase, Traffic
 from fedcord.engine.rounds import RoundRecord
-from fedcord.experiment.build import Experiment
+from fedcord.experiment.build import Plan
+from fedcord.experiment.config import RunConfig
+from fedcord.experiment.holdings import Holdings
 from fedcord.models.registry import auto_model
 from fedcord.store.provenance import identity, provenance
 
@@ -26,35 +26,26 @@ ABOUT_ACCURACY = ("own_models", "accuracy_by_rule")
 """What a round's line says about its accuracy where a method has it, repeated in the result."""
 
 
-def partition_record(experiment: Experiment) -> dict[str, Any]:
-    """The content of `partition.json`."""
-    dataset, partition = experiment.dataset, experiment.partition
-    files = dataset.train.files
-    return {
-        "spec": partition.spec,
-        "hash": partition.hash,
-        "num_clients": partition.num_clients,
-        "num_classes": dataset.num_classes,
-        "client_names": list(partition.client_names),
-        "class_names": list(dataset.class_names),
-        "counts": partition.counts(dataset.train.labels, dataset.num_classes).tolist(),
-        "indices": [indices.tolist() for indices in partition.clients],
-        "files": [[files[row] for row in rows] for rows in partition.clients] if files else [],
-    }
+def client_names(partition: Mapping[str, Any]) -> dict[ClientId, str]:
+    """What `partition.json` calls clients; nothing where they are numbers."""
+    return {client: str(name) for client, name in enumerate(partition.get("client_names") or ())}
 
 
-def provenance_record(experiment: Experiment) -> dict[str, Any]:
-    """The content of `provenance.json`."""
+def provenance_record(
+    config: RunConfig, holdings: Holdings, reuse: Path | None = None
+) -> dict[str, Any]:
+    """The content of `provenance.json`; with `reuse`, where clients' work lies outside the run."""
     return provenance(
-        config_hash=experiment.config.hash,
-        partition_hash=experiment.partition.hash,
-        data_hash=experiment.data_hash,
-        threads=experiment.config.threads,
+        config_hash=config.hash,
+        partition_hash=holdings.hash,
+        data_hash=holdings.data_hash,
+        threads=config.threads,
         command=shlex.join(["fedcord", *sys.argv[1:]]),
+        reuse=reuse,
     )
 
 
-def round_record(record: RoundRecord, experiment: Experiment) -> dict[str, Any]:
+def round_record(record: RoundRecord, holdings: Holdings) -> dict[str, Any]:
     """A line of `metrics.jsonl`."""
     line: dict[str, Any] = {
         "round": record.round,
@@ -81,12 +72,12 @@ def round_record(record: RoundRecord, experiment: Experiment) -> dict[str, Any]:
     if record.train_loss is not None:
         line["train_loss"] = record.train_loss
     if record.evaluation is not None:
-        line |= evaluation_record(record.evaluation, record.own_models, experiment)
+        line |= evaluation_record(record.evaluation, record.own_models, holdings)
     return line
 
 
 def evaluation_record(
-    evaluation: Evaluation, own_models: int | None, experiment: Experiment
+    evaluation: Evaluation, own_models: int | None, holdings: Holdings
 ) -> dict[str, Any]:
     """What the server's test says of a model, or of `own_models` clients' own."""
     values: dict[str, Any] = {
@@ -95,8 +86,10 @@ def evaluation_record(
         "loss": evaluation.loss,
     }
     for name, accuracies in evaluation.group_accuracy().items():
-        names = experiment.dataset.group_names[name]
-        values[f"per_{name}"] = {names[k]: value for k, value in accuracies.items()}
+        names = holdings.group_names.get(name)  # a server without data knows their numbers only
+        values[f"per_{name}"] = {
+            str(k) if names is None else names[k]: value for k, value in accuracies.items()
+        }
     if own_models is not None:
         values["own_models"] = own_models
     if evaluation.by_rule:
@@ -117,7 +110,8 @@ def clients_record(
 
 
 def result_record(
-    experiment: Experiment,
+    plan: Plan,
+    holdings: Holdings,
     origin: Mapping[str, Any],
     metrics: list[dict[str, Any]],
     after: Mapping[Phase, Traffic],
@@ -127,20 +121,20 @@ def result_record(
     out: Path,
 ) -> dict[str, Any]:
     """The content of `result.json`."""
-    config, last = experiment.config, metrics[-1]
+    config, last = plan.config, metrics[-1]
     passed = _added([*(line.get("traffic", {}) for line in metrics), _traffic(after)])
     own = passed.get("personalisation", {})
     return {
         "algorithm": config.algorithm,
         "dataset": config.dataset,
-        "partition": experiment.partition.spec,
-        "partition_hash": experiment.partition.hash,
-        "clients": experiment.partition.num_clients,
+        "partition": holdings.spec,
+        "partition_hash": holdings.hash,
+        "clients": holdings.num_clients,
         "rounds": sum(not line.get("probe", False) for line in metrics),
         "seed": config.seed,
-        "model": [_resolved(model, experiment.dataset) for model in config.model],
+        "model": [_resolved(model, plan.facts) for model in config.model],
         "accuracy": last["accuracy"],
-        "accuracy_on": "global test set" if len(experiment.population.test) else OWN_PARTS,
+        "accuracy_on": "global test set" if holdings.has_common_test else OWN_PARTS,
         "balanced_accuracy": last.get("balanced_accuracy"),  # older versions did not measure it
         "loss": last["loss"],
         **clients,
@@ -151,8 +145,8 @@ def result_record(
         "refused": sum(len(line["refused"]) for line in metrics),
         "state_hash": state_hash,
         "config_hash": config.hash,
-        "test_counts": _test_counts(experiment),
-        "notes": list(experiment.warnings()),
+        "test_counts": list(holdings.test_counts or ()),
+        "notes": [*holdings.notes, *plan.notes],
         **identity(origin),
         "engine": engine,
         "run_dir": str(out),
@@ -180,16 +174,6 @@ def _added(parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[s
     return total
 
 
-def _test_counts(experiment: Experiment) -> list[int]:
-    """Examples of each class that models are tested on: what a constant answer would reach."""
-    people = experiment.population
-    labels = people.test.labels
-    if not len(labels):
-        labels = torch.cat([people.client(k).test.labels for k in people.clients])
-    counts: list[int] = labels.bincount(minlength=experiment.dataset.num_classes).tolist()
-    return counts
-
-
-def _resolved(model: str, dataset: Dataset) -> str:
+def _resolved(model: str, facts: DataFacts) -> str:
     """The network that `auto` stood for."""
-    return auto_model(dataset.kind, dataset.input_shape) if model == "auto" else model
+    return auto_model(facts.kind, facts.input_shape) if model == "auto" else model

@@ -5,35 +5,28 @@ from __future__ import annotations
 import math
 import time
 import traceback
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedcord.core.contract import Env, ServerState
+from fedcord.core.contract import ClientId, Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError, DataError, FedcordError
+from fedcord.core.tensors import Tensors
 from fedcord.data.dataset import Dataset
-from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation, Patience
-from fedcord.engine.rounds import (
-    RoundRecord,
-    Schedule,
-    finish_clients,
-    run_rounds,
-    validate_clients,
-)
+from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
 from fedcord.engine.sampling import exchange_at, sample_clients
-from fedcord.experiment.build import Experiment, build_experiment
+from fedcord.experiment.build import Plan, build_experiment
 from fedcord.experiment.config import RunConfig, engine_problems
+from fedcord.experiment.deployment import RUN, holdings_of, open_sites, plan_for_sites, run_of
+from fedcord.experiment.ending import ABSENT, awaited, end_with_clients, finish_awaited
 from fedcord.experiment.engines import check_reuse, open_federation
 from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
-from fedcord.experiment.records import (
-    clients_record,
-    partition_record,
-    provenance_record,
-    result_record,
-    round_record,
-)
+from fedcord.experiment.holdings import Holdings
+from fedcord.experiment.records import provenance_record, result_record, round_record
+from fedcord.experiment.survey import Sites
 from fedcord.store.checkpoint import (
     Checkpoint,
     load_newest,
@@ -43,7 +36,7 @@ from fedcord.store.checkpoint import (
 )
 from fedcord.store.checksums import PROVENANCE, RESULT
 from fedcord.store.provenance import changes_since
-from fedcord.store.run_folder import FAILURE, RunFolder
+from fedcord.store.run_folder import RunFolder
 
 CHECKPOINT_SECONDS = 1.0
 """At most one checkpoint in this time, so that short rounds do not wait for the disk."""
@@ -53,11 +46,28 @@ NO_FAILURES = (ConfigError, DataError, CheckpointError, OSError)
 
 
 @dataclass(frozen=True)
+class Known:
+    """What the server of a run knows: its plan, and who holds what."""
+
+    plan: Plan
+    holdings: Holdings
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings."""
+        return self.plan.config
+
+    def warnings(self) -> tuple[str, ...]:
+        """What deserves a second look in the data's spread and the settings, in plain words."""
+        return self.holdings.notes + self.plan.notes
+
+
+@dataclass(frozen=True)
 class Progress:
     """Callbacks for someone who watches; all optional.
 
     Attributes:
-        started: (experiment, rounds already done) once everything is built.
+        started: (what is known, rounds already done) once everything is built.
         client: a client's answer arrived; its number of training examples.
         round: a round ended.
         feature: (done, to do) while a frozen network computes features that are not stored yet.
@@ -65,7 +75,7 @@ class Progress:
         note: something worth knowing about a run that is gone on with.
     """
 
-    started: Callable[[Experiment, int], None] = lambda experiment, done: None
+    started: Callable[[Known, int], None] = lambda known, done: None
     client: Callable[[int], None] = lambda examples: None
     round: Callable[[RoundRecord], None] = lambda record: None
     feature: Callable[[int, int], None] = lambda done, total: None
@@ -110,43 +120,82 @@ def run(
     place: Place,
     progress: Progress | None = None,
     dataset: Dataset | None = None,
+    sites: Sites | None = None,
 ) -> dict[str, Any]:
     """Run, or go on running, and return the content of `result.json`.
 
-    A finished run is not repeated: its result is returned as it is. A run that fails leaves its
-    reason in `failure.json` and is not tried again unless `place.retry_failed`.
+    A finished run is not repeated: its result is returned as it is, once the models of sites that
+    were absent at its end are made. A run that fails leaves its reason in `failure.json` and is not
+    tried again unless `place.retry_failed`.
+
+    Args:
+        config: from `load_config`.
+        place: where and how.
+        progress: for someone who watches.
+        dataset: the user's own data instead of the configured name, to be simulated with.
+        sites: where the data lies, if not here; then nothing is simulated.
     """
     watch = progress or Progress()
     check_reuse(place.reuse)
     given = None if place.out is None else RunFolder(place.out)
     if given is not None:
         check_folder(given, config, resume=place.resume, retry_failed=place.retry_failed)
-        if given.is_finished:
+        if given.is_finished and (sites is None or not awaited(given)):
             return _finished(given, watch)
-    experiment = build_experiment(
-        config, dataset, place.data_dirs, place.allow_download, watch.feature, watch.download
-    )
-    if given is None or not given.is_started:
-        experiment.algorithm.init(_env(experiment))  # misfits show before anything is written
+    begun = given if given is not None and given.is_started else None
+    identity: dict[str, str] = {}
+    if sites is None:
+        experiment = build_experiment(
+            config, dataset, place.data_dirs, place.allow_download, watch.feature, watch.download
+        )
+        plan, how = experiment.plan, (place.engine, place.workers, place.reuse, place.patience)
+        opened = open_federation(experiment, *how)
+    else:
+        data_dirs = None if place.data_dirs is None else list(place.data_dirs)
+        plan = plan_for_sites(config, sites, place.patience, begun, data_dirs)
+        identity = {RUN: uuid.uuid4().hex if begun is None else run_of(begun)}
+        opened = open_sites(plan, sites, identity[RUN], place.patience)
+    if begun is None:
+        plan.algorithm.init(_env(plan))  # misfits show before anything is written
     folder = given or RunFolder(make_new_folder(RUNS, config))
     folder.create()
     with folder.lock():
         # again: now nobody else can write
         check_folder(folder, config, resume=place.resume, retry_failed=place.retry_failed)
-        if folder.is_finished:
+        if folder.is_finished and (sites is None or not awaited(folder)):
             return _finished(folder, watch)
-        if not folder.is_started:
-            start = partition_record(experiment), provenance_record(experiment)
-            folder.write_start(config.plain(), *start)
-        (folder.path / FAILURE).unlink(missing_ok=True)
+
+        def begin(holdings: Holdings) -> None:
+            if not folder.is_started:
+                shares = sites is None and plan.algorithm.traits.shares_work
+                reuse = place.reuse if shares else None
+                origin = provenance_record(config, holdings, reuse) | identity
+                folder.write_start(config.plain(), holdings.record(), origin)
+            folder.check()  # before anything is written over what it may be wrong about
+            folder.clear_failure()
+
+        has_begun = False
         try:
-            how = place.engine, place.workers, place.reuse, place.patience
-            with open_federation(experiment, *how) as federation:
-                return _run(folder, experiment, federation, place.engine, watch)
-        except NO_FAILURES:
+            if sites is None:
+                holdings = experiment.holdings
+                begin(holdings)
+            with opened as federation:
+                if sites is not None:
+                    holdings = holdings_of(federation, plan, begun)
+                    begin(holdings)
+                has_begun = True
+                if folder.is_finished:
+                    return finish_awaited(folder, plan, federation)
+                engine = place.engine if sites is None else sites.name
+                known = Known(plan, holdings)
+                return _run(folder, known, federation, engine, watch, sites is None)
+        except NO_FAILURES as error:
+            if isinstance(error, ConfigError) and has_begun:  # the method's own, as it worked
+                folder.write_failure(failure_record(config, error))
             raise
         except Exception as error:
-            folder.write_json(FAILURE, failure_record(config, error))
+            if folder.is_started:
+                folder.write_failure(failure_record(config, error))
             raise
 
 
@@ -174,37 +223,40 @@ def _unverified(folder: RunFolder) -> str:
     )
 
 
-def _env(experiment: Experiment) -> Env:
+def _env(plan: Plan) -> Env:
     """The server's place before the first round."""
-    assert experiment.config.rounds is not None
-    return Env(experiment.task, experiment.config.seed, num_rounds=experiment.config.rounds)
+    assert plan.config.rounds is not None
+    return Env(plan.task, plan.config.seed, num_rounds=plan.config.rounds)
 
 
 def _run(
     folder: RunFolder,
-    experiment: Experiment,
+    known: Known,
     federation: Federation,
     engine: str,
     watch: Progress,
+    is_simulated: bool,
 ) -> dict[str, Any]:
-    config, algorithm = experiment.config, experiment.algorithm
-    env = _env(experiment)
-    saved = _restore(folder, experiment, watch)
+    config, algorithm = known.config, known.plan.algorithm
+    env = _env(known.plan)
+    saved = _restore(folder, known, watch)
     state = algorithm.init(env) if saved is None else saved.state
     news: list[str] = []
     if saved is not None:
         federation.restore_memory(saved.memories, saved.state.round)
         news = _news(folder, watch)
     folder.rewind_metrics(state.round, "" if saved is None else saved.metrics)
-    eligible = [k for k, member in sorted(federation.members.items()) if member.train > 0]
-    count = max(1, math.floor(config.participation * len(eligible) + 0.5))
-    schedule = Schedule(
-        env.num_rounds,
-        lambda round_: sample_clients(config.seed, exchange_at(algorithm, round_), eligible, count),
-        config.evaluate_every,
-        config.threads,
-    )
-    watch.started(experiment, state.round)
+
+    def eligible() -> list[ClientId]:
+        return [k for k, member in sorted(federation.members.items()) if member.train > 0]
+
+    def participants(round_: int) -> list[ClientId]:
+        there = eligible()
+        count = max(1, math.floor(config.participation * len(there) + 0.5))
+        return sample_clients(config.seed, exchange_at(algorithm, round_), there, count)
+
+    schedule = Schedule(env.num_rounds, participants, config.evaluate_every, config.threads)
+    watch.started(known, state.round)
     saved_at = time.monotonic()
 
     def on_round(state: ServerState, record: RoundRecord) -> None:
@@ -212,11 +264,13 @@ def _run(
         # a run costs what its clients' work cost, also where it was done before
         record = replace(record, seconds=record.seconds + record.saved_seconds)
         is_due = time.monotonic() - saved_at >= CHECKPOINT_SECONDS or state.round == config.rounds
+        is_due |= not is_simulated  # sites keep the memory of two rounds, and no older state fits
         told = replace(record, notes=(*news, *record.notes))
         news.clear()
-        folder.append_metrics(round_record(told, experiment), to_disk=is_due)
+        folder.append_metrics(round_record(told, known.holdings), to_disk=is_due)
         if is_due:
-            checkpoint = Checkpoint(state, federation.gather_memory(), folder.metrics_hash())
+            memories = federation.gather_memory() if is_simulated else {}
+            checkpoint = Checkpoint(state, memories, folder.metrics_hash())
             save_checkpoint(folder.checkpoints, checkpoint, config.hash)
             saved_at = time.monotonic()
         watch.round(record)
@@ -230,23 +284,24 @@ def _run(
         on_round,
         lambda client: watch.client(federation.members[client].train),
     )
-    local = finish_clients(algorithm, federation, state, config.seed, eligible, config.threads)
-    for_selection = Evaluation()
-    if config.validation > 0:
-        for_selection = validate_clients(federation, state, config.seed, eligible, config.threads)
-    after, kept = federation.take_traffic(), federation.gather_memory()
-    if algorithm.traits.personalizes:
+    missing = dict.fromkeys(
+        set(range(known.holdings.num_clients)) - federation.members.keys(), ABSENT
+    )
+    ended = end_with_clients(known.plan, federation, state, eligible())
+    after, kept = federation.take_traffic(), dict[ClientId, Tensors]()
+    if is_simulated or federation.gives_memory:
+        kept = federation.gather_memory()
+    if is_simulated and algorithm.traits.personalizes:
         save_personal(folder.path, kept, config.hash)
-    clients = clients_record(local, for_selection, experiment.partition.num_clients)
     final = Checkpoint(state, kept).hash
     origin, metrics = folder.read_json(PROVENANCE), folder.read_metrics()
-    folder.write_result(
-        result_record(experiment, origin, metrics, after, clients, final, engine, folder.path)
-    )
+    about = known.plan, known.holdings, origin, metrics, after
+    clients = ended.record(known.holdings.num_clients, missing if not is_simulated else {})
+    folder.write_result(result_record(*about, clients, final, engine, folder.path))
     return folder.read_json(RESULT)
 
 
-def _restore(folder: RunFolder, experiment: Experiment, watch: Progress) -> Checkpoint | None:
+def _restore(folder: RunFolder, known: Known, watch: Progress) -> Checkpoint | None:
     """The newest state of an unfinished run, once its folder is what the run has left."""
     folder.remove_leftovers()
     folder.checkpoints.mkdir(exist_ok=True)
@@ -258,8 +313,8 @@ def _restore(folder: RunFolder, experiment: Experiment, watch: Progress) -> Chec
             f"'{folder.path}' holds a model that clients were taken out of, which cannot be "
             "trained on; delete it and forget again from the run it was made of."
         )
-    saved = load_newest(folder.checkpoints, experiment.config.hash)
-    if saved is not None and origin.get("data_hash") != experiment.data_hash:
+    saved = load_newest(folder.checkpoints, known.config.hash)
+    if saved is not None and origin.get("data_hash") != known.holdings.data_hash:
         raise CheckpointError(
             f"the data is not what the run in '{folder.path}' began with; restore that data, or "
             "start a new run."

@@ -99,7 +99,7 @@ def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
             "line for each client and seed. Lines that climb without end have run away.",
         )
     first = board.best.runs[0]
-    if first.partition is not None:
+    if first.partition is not None and first.partition.is_told:
         figures["clients"] = (
             heatmap_figure(
                 first.partition.counts,

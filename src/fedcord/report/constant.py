@@ -63,7 +63,7 @@ class ConstantAnswer:
 
 def constant_answer(run: Run) -> ConstantAnswer | None:
     """The floor of a run's test set; None where nothing is known of its classes."""
-    if run.partition is None:
+    if run.partition is None or not run.partition.is_told:
         return None
     test = run.result.test_counts if run.result is not None else ()
     counts = test if sum(test) else tuple(run.partition.counts.sum(axis=0).tolist())

@@ -17,11 +17,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedcord.core.errors import CheckpointError, PairingError
+from fedcord.core.errors import CheckpointError
 from fedcord.report.caveats import caveats, failed_runs, left_out
+from fedcord.report.chosen_runs import (
+    common_seeds,
+    ended_by_name,
+    result_of,
+    with_the_same_clients,
+)
 from fedcord.report.constant import ConstantAnswer, constant_answer
-from fedcord.report.load import Failure, Result, Run
-from fedcord.report.numbers import counted, percent
+from fedcord.report.load import Failure, Run
+from fedcord.report.numbers import counted
 from fedcord.report.subject import same_data
 from fedcord.report.training import DID_NOT_TRAIN, untrained_seeds
 from fedcord.statistics import (
@@ -33,22 +39,6 @@ from fedcord.statistics import (
     paired_difference,
     share_interval,
 )
-
-ROW_SETTINGS = (
-    "algorithm",
-    "dataset",
-    "partition",
-    "clients",
-    "rounds",
-    "model",
-    "participation",
-    "subset",
-    "longtail",
-    "validation",
-    "test",
-    "params",
-)
-"""Settings in which the seeds of one row must agree, or they are not repetitions of one thing."""
 
 PAIR_SETTINGS = ("subset", "longtail", "validation", "test")
 """Settings in which two rows must agree beside data and partition, whose hashes are compared. What
@@ -265,9 +255,9 @@ def leaderboard(runs: Sequence[Run]) -> Leaderboard:
         PairingError: when runs differ in more than the algorithm, or share no seed.
         CheckpointError: when no run is finished.
     """
-    kept, left_out_forgotten = _that_hold_the_same_clients(runs)
-    by_name = _ended_by_name(kept)
-    seeds = _common_seeds(by_name)
+    kept, left_out_forgotten = with_the_same_clients(runs)
+    by_name = ended_by_name(kept)
+    seeds = common_seeds(by_name)
     finished = {
         name: tuple(own[seed] for seed in seeds if own[seed].is_finished)
         for name, own in by_name.items()
@@ -280,7 +270,7 @@ def leaderboard(runs: Sequence[Run]) -> Leaderboard:
     if not chosen:
         said = " ".join(failed_runs(failures, finished))
         raise CheckpointError(f"every run failed, so there is nothing to compare. {said}")
-    means = {n: float(np.mean([_result(r).accuracy for r in own])) for n, own in chosen.items()}
+    means = {n: float(np.mean([result_of(r).accuracy for r in own])) for n, own in chosen.items()}
     order = sorted(chosen, key=lambda name: (-len(chosen[name]), -means[name], name))
     differences = {
         (first, second): difference
@@ -313,68 +303,6 @@ def leaderboard(runs: Sequence[Run]) -> Leaderboard:
     )
 
 
-def _that_hold_the_same_clients(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """Runs to compare, and what to say of those whose model has forgotten clients the others hold.
-
-    Where all runs have forgotten the same clients they are compared like any others.
-    """
-
-    def forgotten(run: Run) -> tuple[int, ...]:
-        return run.result.forgotten if run.result is not None else ()
-
-    groups = sorted({forgotten(run) for run in runs if run.is_finished}, key=len)
-    if len(groups) < 2:
-        return list(runs), []
-    kept = [run for run in runs if forgotten(run) == groups[0] or not run.is_finished]
-    others = [run for run in runs if run not in kept]
-    return kept, [
-        f"{run.name}, seed {run.seed} ({percent(_result(run).accuracy)} %), is left out: it was "
-        "made by 'forget', and the other runs hold other clients."
-        for run in others
-    ]
-
-
-def _ended_by_name(runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
-    """Runs that are finished or have failed."""
-    by_name: dict[str, dict[int, Run]] = {}
-    for run in runs:
-        if not run.is_finished and run.failure is None:
-            continue
-        own = by_name.setdefault(run.name, {})
-        if run.seed in own:
-            raise PairingError(
-                f"{run.name} has two runs for seed {run.seed}: {own[run.seed].folder} and "
-                f"{run.folder}; keep one of them, or report the folders separately."
-            )
-        for other in itertools.islice(own.values(), 1):
-            for key in ROW_SETTINGS:
-                if run.config.get(key) != other.config.get(key):
-                    raise PairingError(
-                        f"the runs of {run.name} differ in '{key}': seed {other.seed} has "
-                        f"{other.config.get(key)}, seed {run.seed} has {run.config.get(key)}; the "
-                        "seeds of one row must repeat one setting: report them separately."
-                    )
-        own[run.seed] = run
-    if not by_name:
-        raise CheckpointError(
-            f"none of {counted(len(runs), 'run')} is finished, so there is nothing to compare; "
-            "continue with --resume."
-        )
-    return by_name
-
-
-def _common_seeds(by_name: Mapping[str, Mapping[int, Run]]) -> tuple[int, ...]:
-    common = sorted(set.intersection(*(set(own) for own in by_name.values())))
-    if not common:
-        having = "; ".join(
-            f"{name} has {', '.join(map(str, sorted(own)))}" for name, own in by_name.items()
-        )
-        raise PairingError(
-            f"no seed is finished by every algorithm: {having}; run all of them on the same seeds."
-        )
-    return tuple(common)
-
-
 def _difference(
     name: str, runs: Sequence[Run], best: str, best_runs: Sequence[Run]
 ) -> PairedDifference | None:
@@ -397,7 +325,7 @@ def _row(
     difference: PairedDifference | None,
     p_holm: float | None,
 ) -> Row:
-    results = [_result(run) for run in runs]
+    results = [result_of(run) for run in runs]
     values = tuple(result.accuracy for result in results)
     balanced = tuple(r.balanced_accuracy for r in results if r.balanced_accuracy is not None)
     client_means = [r.client_accuracy_mean for r in results if r.client_accuracy_mean is not None]
@@ -439,13 +367,8 @@ def _mean_if_complete(values: Sequence[float], num_runs: int) -> float | None:
     return float(np.mean(values)) if len(values) == num_runs else None
 
 
-def _result(run: Run) -> Result:
-    assert run.result is not None  # only finished runs come here
-    return run.result
-
-
 def _outcome(run: Run) -> Outcome:
-    result = _result(run)
+    result = result_of(run)
     settings = {key: run.config[key] for key in PAIR_SETTINGS if key in run.config}
     settings["subset"] = run.config.get("subset", "none")
     if "dataset" in run.config:

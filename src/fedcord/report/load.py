@@ -8,11 +8,9 @@ unfinished run's `metrics.jsonl`, which a killed run leaves half written.
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,41 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcord.core.errors import CheckpointError
-from fedcord.report.fields import RERUN, Fields, read_json, read_text, read_toml
+from fedcord.core.names import clients_listed
+from fedcord.report.fields import RERUN, Fields, read_json, read_toml
+from fedcord.report.metrics import RoundMetrics, read_metrics
 from fedcord.store.checksums import check_run
 
 MOST_NAMED = 5
 """Unusable files that one message names."""
-
-
-@dataclass(frozen=True)
-class RoundMetrics:
-    """One line of `metrics.jsonl`.
-
-    Attributes:
-        round: from 1.
-        accuracy: None in rounds without evaluation.
-        bytes_up: from all clients.
-        bytes_down: to all clients.
-        seconds: of the round.
-        refused: for every update that was not accepted, why.
-        train_loss: mean over clients; None where they report none, infinite where it was not a
-            finite number.
-        notes: what the algorithm observed.
-        lambda_raw: strength of alignment by client; empty for methods without.
-        is_probe: whether it only looked into the local training of the round to come.
-    """
-
-    round: int
-    accuracy: float | None
-    bytes_up: int
-    bytes_down: int
-    seconds: float
-    refused: tuple[str, ...] = ()
-    train_loss: float | None = None
-    notes: tuple[str, ...] = ()
-    lambda_raw: Mapping[int, float] = field(default_factory=dict)
-    is_probe: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +35,10 @@ class Partition:
         spec: as the user wrote it, such as `dirichlet:0.1`.
         hash: of the index lists.
         class_names: [C].
-        counts: [K, C], training examples per client and class.
+        counts: [K, C], training examples per client and class; a row of zeros for a site that did
+            not tell them.
         client_names: [K]; none when clients are numbers.
+        is_told: whether every client's row is known.
     """
 
     spec: str
@@ -74,6 +46,12 @@ class Partition:
     class_names: tuple[str, ...]
     counts: NDArray[np.int64]
     client_names: tuple[str, ...] = ()
+    is_told: bool = True
+
+    @property
+    def names(self) -> dict[int, str]:
+        """By client, what it is called; nothing where clients are numbers."""
+        return dict(enumerate(self.client_names))
 
 
 @dataclass(frozen=True)
@@ -216,12 +194,12 @@ def load_run(folder: Path) -> Run:
     has_failed = not is_finished and (folder / "failure.json").exists()
     return Run(
         folder=folder,
-        name=_name(folder, algorithm, () if result is None else result.forgotten),
+        name=_name(folder, algorithm, () if result is None else result.forgotten, partition),
         algorithm=algorithm,
         seed=seed,
         config=config,
         partition=partition,
-        metrics=_metrics(folder / "metrics.jsonl", is_finished=is_finished, rounds=rounds),
+        metrics=read_metrics(folder / "metrics.jsonl", is_finished=is_finished, rounds=rounds),
         result=result,
         failure=_failure(folder, seed) if has_failed else None,
         provenance=_provenance(folder, must_exist=is_finished),
@@ -229,13 +207,16 @@ def load_run(folder: Path) -> Run:
     )
 
 
-def _name(folder: Path, algorithm: str, forgotten: Sequence[int]) -> str:
+def _name(
+    folder: Path, algorithm: str, forgotten: Sequence[int], partition: Partition | None
+) -> str:
     pattern = r"seed-\d+.*" if forgotten else r"seed-\d+"  # a run without a client lies beside
     name = folder.parent.name if re.fullmatch(pattern, folder.name) else algorithm
     if not forgotten:
         return name
     clients = "client" if len(forgotten) == 1 else "clients"
-    return f"{name} without {clients} {', '.join(map(str, forgotten))}"
+    names = {} if partition is None else partition.names
+    return f"{name} without {clients} {clients_listed(forgotten, names)}"
 
 
 def _checked_config(reader: Fields) -> Mapping[str, Any]:
@@ -320,8 +301,10 @@ def _partition(folder: Path, *, must_exist: bool) -> Partition | None:
         return None
     reader = Fields(path, read_json(path))
     try:
-        counts = np.asarray(reader.values["counts"], dtype=np.int64)
         names = tuple(map(str, reader.entries("class_names")))
+        rows = reader.entries("counts")
+        told = [[0] * len(names) if row is None else row for row in rows]
+        counts = np.asarray(told, dtype=np.int64)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise reader.wrong("counts or class_names") from error
     if counts.ndim != 2 or counts.shape[1] != len(names) or (counts < 0).any():
@@ -329,63 +312,5 @@ def _partition(folder: Path, *, must_exist: bool) -> Partition | None:
     given = reader.values.get("client_names", [])  # older versions knew clients by number only
     if not isinstance(given, list) or len(given) not in (0, len(counts)):
         raise reader.wrong("client_names")
-    return Partition(
-        reader.text("spec"), reader.text("hash"), names, counts, tuple(map(str, given))
-    )
-
-
-def _metrics(path: Path, *, is_finished: bool, rounds: int | None) -> tuple[RoundMetrics, ...]:
-    if not path.exists() and not is_finished:
-        return ()
-    lines = read_text(path).splitlines()
-    by_round: dict[int, RoundMetrics] = {}
-    for number, line in enumerate(lines, start=1):
-        try:
-            values = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if number == len(lines) and not is_finished:
-                break  # the line a killed run was writing
-            raise CheckpointError(f"{path}, line {number}, is not JSON; {RERUN}.") from error
-        if not isinstance(values, dict):
-            raise CheckpointError(f"{path}, line {number}, is not a JSON object; {RERUN}.")
-        reader = Fields(path, values)
-        # a resumed run repeats the rounds after its checkpoint: the later line counts
-        by_round[reader.whole("round")] = RoundMetrics(
-            round=reader.whole("round"),
-            accuracy=reader.share_or_none("accuracy"),
-            bytes_up=reader.whole("bytes_up"),
-            bytes_down=reader.whole("bytes_down"),
-            seconds=reader.number("seconds"),
-            refused=tuple(map(str, reader.entries("refused"))),
-            train_loss=_train_loss(reader),
-            notes=reader.texts("notes"),
-            lambda_raw=_lambda_raw(values.get("client_metrics"), reader),
-            is_probe=values.get("probe") is True,
-        )
-    is_whole = len(by_round) == rounds == max(by_round, default=0) and 0 not in by_round
-    if rounds is not None and not is_whole:
-        raise CheckpointError(
-            f"{path} does not hold the {rounds} rounds of the finished run beside it; {RERUN}."
-        )
-    return tuple(by_round[round_] for round_ in sorted(by_round))
-
-
-def _train_loss(reader: Fields) -> float | None:
-    if "train_loss" not in reader.values:
-        return None
-    loss = reader.number_or_none("train_loss")
-    return math.inf if loss is None else loss
-
-
-def _lambda_raw(client_metrics: object, reader: Fields) -> dict[int, float]:
-    """What clients said of their strength of alignment."""
-    if not isinstance(client_metrics, dict):
-        return {}
-    try:
-        return {
-            int(client): float(values["lambda_raw"])
-            for client, values in client_metrics.items()
-            if "lambda_raw" in values
-        }
-    except (TypeError, ValueError, OverflowError) as error:
-        raise reader.wrong("client_metrics") from error
+    spec, digest, is_told = reader.text("spec"), reader.text("hash"), None not in rows
+    return Partition(spec, digest, names, counts, tuple(map(str, given)), is_told)

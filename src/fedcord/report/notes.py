@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from fedcord.core.names import client_said
 from fedcord.report.load import Run
 from fedcord.report.numbers import counted, listed
 
-NUMBERS = r"\d[\d.e+-]*(?:, \d[\d.e+-]*)*(?: and \d+ more)?"
-"""A number or a list of them, however long."""
+ONE = r"(?:'[^']*' \(\d+\)|\d[\d.e+-]*)"
+NUMBERS = rf"{ONE}(?:, {ONE})*(?: and \d+ more)?"
+"""A number, a client with its name, or a list of them, however long."""
 
 REFUSED = "an update was refused: "
 
@@ -49,8 +51,22 @@ def recorded_notes(run: Run) -> list[Note]:
     """What a run itself noted: about its data at the start, and while it ran."""
     texts = list(run.result.notes) if run.result is not None else []
     texts += [note for entry in run.metrics for note in entry.notes]
-    texts += [f"{REFUSED}{reason}" for entry in run.metrics for reason in entry.refused]
+    names = run.partition.names if run.partition is not None else {}
+    for entry in run.metrics:
+        texts += went_wrong(entry.refused, entry.missing, entry.events, names)
     return [Note(run.name, run.seed, text) for text in texts]
+
+
+def went_wrong(
+    refused: Iterable[str],
+    missing: Mapping[int, str],
+    events: Iterable[str],
+    names: Mapping[int, str],
+) -> list[str]:
+    """What a round has to say of answers that did not count."""
+    texts = [f"{REFUSED}{reason}" for reason in refused]
+    texts += [f"{client_said(client, names)} was {why}" for client, why in missing.items()]
+    return [*texts, *events]
 
 
 def _line(notes: list[Note]) -> str:

@@ -16,7 +16,7 @@ from fedcord.core.errors import CheckpointError
 
 CHECKSUMS = "SHA256SUMS"
 CONFIG, PARTITION, PROVENANCE = "config.toml", "partition.json", "provenance.json"
-METRICS, RESULT = "metrics.jsonl", "result.json"
+METRICS, RESULT, FAILURE = "metrics.jsonl", "result.json", "failure.json"
 START_FILES = (CONFIG, PARTITION, PROVENANCE)
 """What is there from the start of a run and never changes."""
 FINISHED_FILES = (*START_FILES, METRICS, RESULT)
@@ -49,8 +49,7 @@ def check_run(folder: Path) -> bool:
     known = _read(folder / CHECKSUMS)
     if known is None:
         return False
-    names = FINISHED_FILES if (folder / RESULT).exists() else START_FILES
-    for name in names:
+    for name in _results_rest_on(folder):
         path = folder / name
         if name not in known:
             raise _changed(folder / CHECKSUMS, f"it does not list {name}")
@@ -61,6 +60,13 @@ def check_run(folder: Path) -> bool:
         if sha256(content) != known[name]:
             raise _changed(path, f"its SHA-256 is not the one in {CHECKSUMS}")
     return True
+
+
+def _results_rest_on(folder: Path) -> tuple[str, ...]:
+    """What is believed of a run that is finished, has failed, or is on its way."""
+    if (folder / RESULT).exists():
+        return FINISHED_FILES
+    return (*START_FILES, FAILURE) if (folder / FAILURE).exists() else START_FILES
 
 
 def sha256(content: bytes) -> str:

@@ -16,7 +16,13 @@ PACKAGES = ("fedcord", "torch", "numpy", "scipy", "scikit-learn", "safetensors")
 
 
 def provenance(
-    *, config_hash: str, partition_hash: str, data_hash: str, threads: int, command: str
+    *,
+    config_hash: str,
+    partition_hash: str,
+    data_hash: str,
+    threads: int,
+    command: str,
+    reuse: Path | None = None,
 ) -> dict[str, Any]:
     """Versions, machine, and the identity of configuration, partition and data."""
     return {
@@ -26,6 +32,7 @@ def provenance(
         "partition_hash": partition_hash,
         "data_hash": data_hash,
         "threads": threads,
+        **({} if reuse is None else {"reuse": str(reuse.absolute())}),
         **_here(),
     }
 

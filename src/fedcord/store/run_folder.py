@@ -30,6 +30,7 @@ from fedcord.core.toml import parse_toml
 from fedcord.store.checksums import (
     CHECKSUMS,
     CONFIG,
+    FAILURE,
     FINISHED_FILES,
     FORGETTING,
     METRICS,
@@ -46,12 +47,7 @@ from fedcord.store.plain_json import json_text
 
 SCHEMA = 1
 """Version of the folder's layout; readers refuse newer ones."""
-CHECKPOINTS, FAILURE, LOCK, PERSONAL = (
-    "checkpoints",
-    "failure.json",
-    ".lock",
-    "personal.safetensors",
-)
+CHECKPOINTS, LOCK, PERSONAL = "checkpoints", ".lock", "personal.safetensors"
 OWN_NAMES = {*FINISHED_FILES, CHECKSUMS, FORGETTING, CHECKPOINTS, FAILURE, LOCK, PERSONAL}
 UNREADABLE = (ValueError, RecursionError)
 """What parsers raise; the second where brackets are nested thousands deep."""
@@ -149,6 +145,18 @@ class RunFolder:
         text = json_text(result, indent=1) + "\n"
         write_checksums(self.path, (*START_FILES, METRICS), {RESULT: text})
         write_atomically(self.path / RESULT, text)
+
+    def write_failure(self, failure: Mapping[str, Any]) -> None:
+        """Why a run that has begun has no outcome."""
+        text = json_text(failure, indent=1) + "\n"
+        write_checksums(self.path, START_FILES, {FAILURE: text})
+        write_atomically(self.path / FAILURE, text)
+
+    def clear_failure(self) -> None:
+        """What is tried again has not failed; call it with the lock held."""
+        if (self.path / FAILURE).exists():
+            (self.path / FAILURE).unlink()
+            write_checksums(self.path, START_FILES, {})
 
     def write_all(
         self,

@@ -82,7 +82,7 @@ def pooled_features(
     """Joint features [N, D] and one-hot targets [N, C] of all samples at once."""
     inputs = env.task.prepare(examples.inputs)
     targets = torch.eye(CLASSES, dtype=torch.float64)[examples.labels]
-    return accord.joint(inputs, state.shared, env), targets
+    return accord.joint.mapping(state.shared, env)(inputs), targets
 
 
 def run(

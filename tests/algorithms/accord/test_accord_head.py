@@ -85,7 +85,8 @@ def test_a_projection_wider_than_the_features_leaves_them_alone() -> None:
     state = with_encoders(plain, env, [0, 1])
     inputs = env.task.prepare(TEST.inputs)
     assert torch.equal(
-        plain.joint(inputs, state.shared, env), narrow.joint(inputs, state.shared, env)
+        plain.joint.mapping(state.shared, env)(inputs),
+        narrow.joint.mapping(state.shared, env)(inputs),
     )
 
 
@@ -94,7 +95,7 @@ def test_joined_features_have_length_one_and_a_mean_is_the_mean_of_unit_vectors(
     env = at_sums(accord)
     state = with_encoders(accord, env, [0, 1, 2])
     inputs = env.task.prepare(TEST.inputs)
-    joined = accord.joint(inputs, state.shared, env)
+    joined = accord.joint.mapping(state.shared, env)(inputs)
     assert torch.allclose(joined[:, :-1].norm(dim=1), torch.ones(len(TEST), dtype=torch.float64))
     assert bool((joined[:, -1] == 1).all())
     units = []
@@ -105,7 +106,7 @@ def test_joined_features_have_length_one_and_a_mean_is_the_mean_of_unit_vectors(
         with torch.no_grad():
             features = network.eval().features(inputs).double()  # type: ignore[operator]
         units.append(features / features.norm(dim=1, keepdim=True))
-    mean = method(joint={"combine": "mean"}).joint(inputs, state.shared, env)
+    mean = method(joint={"combine": "mean"}).joint.mapping(state.shared, env)(inputs)
     assert torch.allclose(mean[:, :-1], torch.stack(units).mean(0), atol=1e-6)
 
 
@@ -125,7 +126,7 @@ def test_identical_encoders_of_everybody_are_afl_on_that_encoder() -> None:
     wanted = afl.aggregate(start, iter(updates), at)
     inputs = env.task.prepare(TEST.inputs)
     scores = [
-        algorithm.predict(end.model, {}, inputs, env)
+        algorithm.predictor(end.model, {}, env).scores(inputs)
         for algorithm, end in ((accord, found), (afl, wanted))
     ]
     assert gap(scores[0], scores[1]) <= 1e-8
@@ -218,11 +219,11 @@ def test_personal_heads_are_used_by_their_client_and_made_only_when_asked_for() 
     after = solved(accord, with_encoders(accord, env, [0, 1]), clients, env)
     memory = accord.personalize(after.model, {}, clients[0], env.at(0))
     inputs = env.task.prepare(TEST.inputs)
-    own = accord.predict(after.model, memory, inputs, env.at(0))
-    features = accord.joint(inputs, after.shared, env)
+    own = accord.predictor(after.model, memory, env.at(0)).scores(inputs)
+    features = accord.joint.mapping(after.shared, env)(inputs)
     assert gap(own, features @ memory["head.weight"]) <= 1e-12
     plain = method(ridge=0.5)
-    assert plain.personalize(after.model, {}, clients[0], env.at(0)) == {}
+    assert plain.traits.personalizes is False
     assert set(solved(plain, with_encoders(plain, env, [0, 1]), clients, env).result) == {
         "head.weight",
         "head.seen",

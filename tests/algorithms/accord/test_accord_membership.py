@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from fedcord.algorithms.accord.joint_features import block_columns
-from fedcord.algorithms.analytic.membership import HoldsSums, forget, join
+from fedcord.algorithms.analytic.membership import forget, join
 from fedcord.cli.main import main
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, ProtocolError
@@ -56,7 +56,7 @@ def solved_by(accord: Any, state: Any, clients: Any, env: Any) -> Any:
 @pytest.mark.parametrize("personal", [False, True])
 def test_late_joiners_give_the_head_of_everybody_from_the_start(personal: Any) -> None:
     accord = method(personal=personal)
-    assert isinstance(accord, HoldsSums)
+    assert accord.traits.holds_sums
     env, state, clients = federation(accord)
     early = solved_by(accord, state, without(clients, 2), env)
     late = [(2, sums_of(accord, state, clients, env)[2][1])]
@@ -95,9 +95,9 @@ def test_dropping_an_encoder_is_solving_from_scratch_with_the_remaining_ones(
     tolerance = {"packed32": 1e-4, "fixed64": 1e-5}.get(wire, 1e-8)  # what travelled was rounded
     for name in ("head.weight", "head.gram"):
         assert gap(found.result[name], wanted.result[name]) <= tolerance
-    assert accord.stats_of(found.private).tag == accord.tag(fresh.shared, env)
+    assert accord.stats_of(found.private).tag == accord.agreed_tag(fresh.shared, env)
     inputs = env.task.prepare(population(MIXED).test.inputs)
-    scores = [accord.predict(end.model, {}, inputs, env) for end in (found, wanted)]
+    scores = [accord.predictor(end.model, {}, env).scores(inputs) for end in (found, wanted)]
     assert gap(scores[0], scores[1]) <= tolerance
 
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_dropped_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"client 2 has no encoder in the model \(those of 0, 1"):
         accord.drop_encoder(full, 2, env)
     alone = solved(accord, with_encoders(accord, env, [3]), clients, env)
-    with pytest.raises(ConfigError, match="client 3's encoder is the only one"):
+    with pytest.raises(ConfigError, match="the encoder of client 3 is the only one"):
         accord.drop_encoder(alone, 3, env)
     with pytest.raises(ConfigError, match="only be dropped where it has columns of its own"):
         method(joint={"projection": 5}).drop_encoder(full, 1, env)
@@ -189,7 +189,7 @@ def before_refinement(accord: Any) -> Any:
 
 def squared_loss(accord: Any, state: Any, shared: Any, data: Any, env: Any) -> Any:
     """Of the head on a client's samples, given encoders: what refinement minimises."""
-    features = accord.joint(env.task.prepare(data.inputs), shared, env)
+    features = accord.joint.mapping(shared, env)(env.task.prepare(data.inputs))
     targets = F.one_hot(data.labels, 3).double()
     return float((targets - features @ state.result["head.weight"]).square().sum(1).mean())
 

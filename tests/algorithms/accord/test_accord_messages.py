@@ -185,8 +185,8 @@ def test_networks_of_any_kind_work_together_and_their_columns_follow_each_other(
     assert shared["encoder.1.linear_layers.0.weight"].shape == (9, 8)
     assert states[-1].result["head.weight"].shape == (6 + 9 + 7 + 6 + 1, C)
     inputs = env.task.prepare(examples(20, 8).inputs)
-    joint = accord.joint(inputs, shared, env)
-    blocks = list(accord.joint.blocks(inputs, shared, env))
+    joint = accord.joint.mapping(shared, env)(inputs)
+    blocks = list(accord.joint.blocks(shared, env)(inputs))
     assert [block.shape[1] for block in blocks] == [6, 9, 7, 6]
     assert torch.equal(joint[:, :-1], torch.cat(blocks, dim=1))
     assert records[-1].evaluation is not None

@@ -90,7 +90,7 @@ def test_unit_blocks_and_the_constant_have_length_root_two_so_all_are_shortened_
     accord = private(privacy={"clip": math.sqrt(2)})
     state, env = ready(accord)
     inputs = env.task.prepare(SAMPLES.inputs)
-    whole = accord.joint(inputs, state.shared, env)
+    whole = accord.joint.mapping(state.shared, env)(inputs)
     assert torch.allclose(whole.norm(dim=1), torch.full((120,), math.sqrt(2), dtype=torch.float64))
     exact = method()
     at = at_sums(exact)
@@ -117,7 +117,7 @@ def test_with_hardly_any_noise_it_is_the_ridge_regression_of_shortened_features(
     wanted = torch.linalg.solve(system, features.T @ targets)
     assert gap(after.result["head.weight"], wanted) <= 1e-4
     # prediction shortens what it sees as the sums did
-    scores = accord.predict(after.model, {}, env.task.prepare(SAMPLES.inputs), env)
+    scores = accord.predictor(after.model, {}, env).scores(env.task.prepare(SAMPLES.inputs))
     assert gap(scores, features @ after.result["head.weight"]) <= 1e-9
 
 

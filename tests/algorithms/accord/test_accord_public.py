@@ -99,12 +99,12 @@ def test_images_are_seen_through_the_named_encoder_as_it_is_built_elsewhere() ->
     )(torch.Generator())  # fmt: skip
     filled = torch.cat([inputs, inputs.new_zeros(14, 1, 16, 16)])
     wanted = unit(network.features(filled)[:50].double().numpy()) / math.sqrt(3)
-    *blocks, public = accord.joint.blocks(inputs, state.shared, env)
+    *blocks, public = accord.joint.blocks(state.shared, env)(inputs)
     assert public.shape == (50, 24)
     assert np.allclose(public.numpy(), wanted, atol=1e-12)
     for block in (*blocks, public):
         assert np.allclose(block.norm(dim=1).numpy(), 1 / math.sqrt(3))
-    joined = accord.joint(inputs, state.shared, env)
+    joined = accord.joint.mapping(state.shared, env)(inputs)
     assert np.allclose(joined.norm(dim=1).numpy(), math.sqrt(2))
     assert joined.shape[1] == accord.joint.num_features([0, 2], env.task) == 2 * 32 + 24 + 1
 
@@ -133,11 +133,11 @@ def test_it_is_narrowed_and_expanded_with_the_rest(joint: Any, width: int) -> No
     accord = method(ridge=0.5, joint={"public": "pixels", **joint})
     env = at_sums(accord, MIXED)
     state = with_encoders(accord, env, [0, 1])
-    features = accord.joint(env.task.prepare(SAMPLES.inputs), state.shared, env)
+    features = accord.joint.mapping(state.shared, env)(env.task.prepare(SAMPLES.inputs))
     assert features.shape[1] == accord.joint.num_features([0, 1], env.task) == width + 1
     assert solved(accord, state, [client(SAMPLES)], env).result["head.weight"].shape[0] == width + 1
     bare = method(joint=joint)
-    without = bare.joint(env.task.prepare(SAMPLES.inputs), state.shared, env)
+    without = bare.joint.mapping(state.shared, env)(env.task.prepare(SAMPLES.inputs))
     assert without.shape != features.shape or gap(without, features) > 1e-3
 
 
@@ -153,7 +153,7 @@ def test_dropping_an_encoder_leaves_the_public_one_and_is_solving_from_scratch(g
     wanted = solved(accord, fresh, clients, env)
     for name in ("head.weight", "head.gram"):
         assert gap(found.result[name], wanted.result[name]) <= 1e-8
-    assert accord.stats_of(found.private).tag == accord.tag(fresh.shared, env)
+    assert accord.stats_of(found.private).tag == accord.agreed_tag(fresh.shared, env)
 
 
 def test_refinement_moves_the_clients_own_block_against_the_whole_head() -> None:
@@ -171,7 +171,7 @@ def test_refinement_moves_the_clients_own_block_against_the_whole_head() -> None
         assert moved <= {f"encoder.1.{name}" for name in select(result.tensors, "model")}
         losses = []
         for shared in (state.shared, after.shared):
-            features = accord.joint(env.task.prepare(data.inputs), shared, env)
+            features = accord.joint.mapping(shared, env)(env.task.prepare(data.inputs))
             targets = F.one_hot(data.labels, 3).double()
             rest = targets - features @ state.result["head.weight"]
             losses.append(float(rest.square().sum(1).mean()))
@@ -194,11 +194,14 @@ def test_sums_of_another_public_encoder_are_refused() -> None:
         updates = [sums_of(accord, state, clients, env)[0], sums_of(other, state, clients, env)[1]]
         with pytest.raises(ProtocolError, match="client 1 used other features than agreed"):
             accord.aggregate(state, iter(updates), env)
-        tags.add(other.tag(state.shared, env))
+        tags.add(other.agreed_tag(state.shared, env))
     fresh = at_sums(accord, IMAGE)  # another process would build it anew
-    assert accord.tag(state.shared, env) == accord.tag(state.shared, fresh) not in tags
+    assert (
+        accord.agreed_tag(state.shared, env) == accord.agreed_tag(state.shared, fresh) not in tags
+    )
     named = [
-        method(joint={"public": f"pixels,of={name}"}).tag(state.shared, env) for name in ("a", "b")
+        method(joint={"public": f"pixels,of={name}"}).agreed_tag(state.shared, env)
+        for name in ("a", "b")
     ]
     assert named[0] != named[1]  # what data are features of shows in the name only
 
@@ -291,6 +294,6 @@ def test_two_clients_that_train_badly_are_helped_by_what_everybody_can_see() -> 
         env = at_sums(accord, values)
         pooled = Examples(SAMPLES.inputs, SAMPLES.labels)
         after = solved(accord, with_encoders(accord, env, [0, 1]), [client(pooled)], env)
-        scores = accord.predict(after.model, {}, env.task.prepare(test.inputs), env)
+        scores = accord.predictor(after.model, {}, env).scores(env.task.prepare(test.inputs))
         accuracy[public] = float((scores.argmax(1) == test.labels).double().mean())
     assert accuracy["pixels"] > 0.9 > 0.8 > accuracy[""]

@@ -201,7 +201,7 @@ def test_t17_a_class_nobody_has_has_no_weights_and_cannot_win() -> None:
     method = AFL(ridge=1.0, features=LINEAR)
     state = trained(method, [client(DATA, rows[:30]), client(DATA, rows[30:])])
     assert torch.equal(weight(state)[:, 2], torch.zeros(8, dtype=torch.float64))
-    scores = method.predict(state.model, {}, -5 * DATA.inputs, env())
+    scores = method.predictor(state.model, {}, env()).scores(-5 * DATA.inputs)
     assert bool((scores[:, :2] < 0).all(1).any())  # where the mask is needed
     assert 2 not in scores.argmax(1).tolist()
 
@@ -244,16 +244,16 @@ def test_network_features_do_not_depend_on_the_batch_in_any_bit() -> None:
     method = AFL(ridge=1.0, features=features)
     shared = method.init(env()).shared
     assert any(name.startswith("model.") for name in shared)
-    whole = features(DATA.inputs, shared, env())
+    whole = features.mapping(shared, env())(DATA.inputs)
     for rows in (slice(0, 1), slice(13, 50), slice(40, 100)):
-        assert torch.equal(features(DATA.inputs[rows], shared, env()), whole[rows])
+        assert torch.equal(features.mapping(shared, env())(DATA.inputs[rows]), whole[rows])
     found = check_invariance(method, dealt(DATA, parts("sorted", 4)), env())
     assert found.difference < 1e-8
 
 
 def test_rff_approximates_the_gaussian_kernel() -> None:
     features = FeatureMap(expansion="rff", width=8192, bias=False, bandwidth=0.7)
-    z = features(DATA.inputs[:30], {}, env())
+    z = features.mapping({}, env())(DATA.inputs[:30])
     x = DATA.inputs[:30].double()
     x = x / x.norm(dim=1, keepdim=True)
     kernel = torch.exp(-(torch.cdist(x, x) ** 2) / (2 * 0.7**2))

@@ -38,7 +38,7 @@ PARTS = DATA.labels.argsort(stable=True).tensor_split(5)
 
 def plain_deepafl(method: DeepAFL, blocks: int) -> tuple[list[float], Tensor]:
     """Two solves per block on pooled samples, with no algebra saved: objectives and last W."""
-    phi = method.features(DATA.inputs, {}, env())
+    phi = method.features.mapping({}, env())(DATA.inputs)
     y, ridge = one_hot(DATA.labels), float(method.ridge)
     eye = torch.eye(phi.shape[1], dtype=torch.float64)
 
@@ -49,7 +49,7 @@ def plain_deepafl(method: DeepAFL, blocks: int) -> tuple[list[float], Tensor]:
     w, objective = fit(phi)
     objectives = [objective]
     for block in range(blocks):
-        units = method._units(phi, block, 0)
+        units = method.units(block, env())(phi)
         omega = sandwiched_solve(units.T @ units, units.T @ (y - phi @ w), w, method.block_ridge)
         phi = phi + units @ omega
         w, objective = fit(phi)
@@ -73,7 +73,7 @@ def test_the_first_features_can_be_those_of_the_paper() -> None:
     """Φ₀ = tanh(XA + a) with A [I, W] and a [W] uniform in ±1/√I, and nothing else."""
     first = FeatureMap(expansion="tanh", width=300, unit=False, bias=False)
     matrix, offset = random_map(0, "tanh", 8, 300)
-    phi = first(DATA.inputs, {}, env())
+    phi = first.mapping({}, env())(DATA.inputs)
     torch.testing.assert_close(phi, torch.tanh(DATA.inputs.double() @ matrix + offset))
     for drawn in (matrix, offset):
         assert float(drawn.abs().max()) < 8**-0.5
@@ -97,7 +97,7 @@ def test_deepafl_and_its_predictions_do_not_depend_on_the_partition() -> None:
     method = DeepAFL(blocks=2, width=10, features=NARROW)
     assert check_invariance(method, dealt(DATA, PARTS), env()).difference < 1e-8
     one, many = (trained(method, c) for c in ([client(DATA)], dealt(DATA, PARTS)))
-    a, b = (method.predict(s.model, {}, DATA.inputs[:9], env()) for s in (one, many))
+    a, b = (method.predictor(s.model, {}, env()).scores(DATA.inputs[:9]) for s in (one, many))
     assert torch.allclose(a, b, atol=1e-9)
 
 
@@ -112,9 +112,9 @@ PERSONAL = DeepAFL(blocks=3, width=10, ridge=0.5, features=NARROW, personal=True
 
 def last_features(method: DeepAFL, state: ServerState, inputs: Tensor) -> Tensor:
     """Φ_T, block by block."""
-    phi = method.features(inputs, {}, env())
+    phi = method.features.mapping({}, env())(inputs)
     for block in range(method.blocks):
-        phi = phi + method._units(phi, block, 0) @ state.shared[f"block{block}.omega"]
+        phi = phi + method.units(block, env())(phi) @ state.shared[f"block{block}.omega"]
     return phi
 
 
@@ -132,7 +132,7 @@ def test_t10_a_personal_last_layer_is_the_direct_solution_with_own_samples_weigh
     wanted = torch.linalg.solve(left, phi.T @ (weight_of * y))
     assert gap(memory["head.weight"], wanted) < 1e-8
     inputs = DATA.inputs[:9]
-    scores = PERSONAL.predict(state.model, memory, inputs, env())
+    scores = PERSONAL.predictor(state.model, memory, env()).scores(inputs)
     assert torch.allclose(scores, last_features(PERSONAL, state, inputs) @ wanted)
 
 
@@ -190,11 +190,11 @@ SAFLE = SAFLe(levels=3, bits=2, groups=7)
 
 def test_t28_look_ups_equal_the_product_with_sparse_features() -> None:
     state = trained(SAFLE, dealt(DATA, PARTS))
-    features = SAFLE.features(DATA.inputs, state.shared, env())
-    tables = one_hot_tables(SAFLE.indices(features, state.shared, env()), 4)
+    features = SAFLE.features.mapping(state.shared, env())(DATA.inputs)
+    tables = one_hot_tables(SAFLE.indices(state.shared, env())(features), 4)
     assert tables.shape == (90, 28)
     assert tables.sum(1).tolist() == [7.0] * 90
-    scores = SAFLE.predict(state.model, {}, DATA.inputs, env())
+    scores = SAFLE.predictor(state.model, {}, env()).scores(DATA.inputs)
     assert torch.allclose(scores, tables @ weight(state))
 
 
@@ -220,7 +220,7 @@ def test_thresholds_stand_at_quantiles_of_sums() -> None:
     assert torch.allclose(state.shared["bucket.deviation"], x.std(0, unbiased=False))
     middle = SAFLe(levels=1, bits=1, groups=8)
     state = trained(middle, dealt(DATA, PARTS))
-    bits = middle.indices(x, state.shared, env())
+    bits = middle.indices(state.shared, env())(x)
     wanted = (x > x.mean(0)).long()
     assert sorted(bits.T.tolist()) == sorted(wanted.T.tolist())
 
@@ -239,7 +239,7 @@ def test_safle_with_fixed_thresholds_forgets_exactly_and_otherwise_says_why() ->
 
 
 def test_t29_streaming_ridge_equals_the_batch_solution() -> None:
-    x, y = FeatureMap(width=15)(DATA.inputs, {}, env()), one_hot(DATA.labels)
+    x, y = FeatureMap(width=15).mapping({}, env())(DATA.inputs), one_hot(DATA.labels)
     gamma = 0.4
     r = torch.eye(16, dtype=torch.float64) / gamma
     w = torch.zeros(16, 3, dtype=torch.float64)
@@ -264,6 +264,6 @@ def test_rounding_in_sums_of_squares_does_not_move_a_constant_features_bits() ->
         rounded = replace(sent, tensors={**sent.tensors, "spread.square": square})
         shared = SAFLE.aggregate(state, iter([(0, rounded)]), env()).shared
         assert float(shared["bucket.deviation"][2]) == 0.0
-        found.append(SAFLE.indices(data.inputs.double(), shared, env()))
+        found.append(SAFLE.indices(shared, env())(data.inputs.double()))
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])

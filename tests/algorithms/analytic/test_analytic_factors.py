@@ -61,7 +61,7 @@ def test_t1_the_partition_does_not_matter_to_factors() -> None:
     _, factored = pair(ridge=0.3)
     by_class = DATA.labels.argsort(stable=True)
     fitted = Ridge(alpha=0.3, fit_intercept=False).fit(
-        NARROW(DATA.inputs, {}, env()).numpy(), one_hot(DATA.labels).numpy()
+        NARROW.mapping({}, env())(DATA.inputs).numpy(), one_hot(DATA.labels).numpy()
     )
     for parts in ([by_class], by_class.tensor_split(3), by_class.tensor_split(80)):
         found = weight(trained(factored, dealt(DATA, list(parts))))
@@ -71,7 +71,7 @@ def test_t1_the_partition_does_not_matter_to_factors() -> None:
 def test_t18_without_ridge_a_rank_deficient_federation_gets_the_pseudo_inverse() -> None:
     few = client(DATA, slice(0, 12))
     _, factored = pair(ridge=0.0)
-    x = NARROW(few.train.inputs, {}, env())
+    x = NARROW.mapping({}, env())(few.train.inputs)
     wanted = torch.linalg.pinv(x) @ one_hot(few.train.labels)
     assert gap(weight(trained(factored, [few])), wanted) < 1e-8
 
@@ -92,7 +92,7 @@ def test_correlated_features_keep_the_digits_that_sums_lose() -> None:
 
 
 def test_the_path_of_a_factor_is_that_of_its_gram_matrix() -> None:
-    x, y = NARROW(DATA.inputs, {}, env()), one_hot(DATA.labels)
+    x, y = NARROW.mapping({}, env())(DATA.inputs), one_hot(DATA.labels)
     found = RFactor.of(x, y).path(80.0, 80.0)
     wanted = RidgePath.of(x.T @ x, x.T @ y, 80.0, 80.0)
     for ridge in (1e-3, 0.1, 10.0):
@@ -100,7 +100,7 @@ def test_the_path_of_a_factor_is_that_of_its_gram_matrix() -> None:
 
 
 def test_reports_tell_rank_and_condition() -> None:
-    x, y = NARROW(DATA.inputs, {}, env()), one_hot(DATA.labels)
+    x, y = NARROW.mapping({}, env())(DATA.inputs), one_hot(DATA.labels)
     factor = RFactor.of(x, y)
     _, report = factor.solve(0.5)
     values = torch.linalg.eigvalsh(x.T @ x)

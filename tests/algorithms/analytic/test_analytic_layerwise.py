@@ -96,7 +96,7 @@ def test_vectors_go_through_dense_layers() -> None:
     method = FedACnnL(Layers(channels=(12,)))
     state = trained(method, [client(data)])
     assert [tuple(w.shape) for w in layers_of(state)] == [(9, 12), (13, 3)]
-    scores = method.predict(state.model, {}, data.inputs, env())
+    scores = method.predictor(state.model, {}, env()).scores(data.inputs)
     assert float((scores.argmax(1) == data.labels).double().mean()) > 0.8
 
 

@@ -42,7 +42,7 @@ def test_model_is_the_clients_ridge_and_others_do_not_matter() -> None:
         state = trained(method, dealt(DATA, [OWN, *others]))
         memory = own_model(method, OWN)
         assert gap(memory["head.weight"], wanted) < 1e-10
-        scores = method.predict(state.model, memory, DATA.inputs, env().at(0))
+        scores = method.predictor(state.model, memory, env().at(0)).scores(DATA.inputs)
         assert gap(scores, DATA.inputs.double() @ wanted) < 1e-10
 
 
@@ -85,7 +85,7 @@ def test_only_counts_travel_and_the_server_guesses_the_most_frequent_class() -> 
         "class_count": counted.tolist()
     }
     state = trained(method, dealt(DATA, [OWN, torch.arange(12, 40)]))
-    scores = method.predict(state.model, {}, DATA.inputs[:2], env())
+    scores = method.predictor(state.model, {}, env()).scores(DATA.inputs[:2])
     shares = torch.bincount(DATA.labels, minlength=CLASSES) / len(DATA)
     torch.testing.assert_close(scores, shares.double().expand(2, -1), check_dtype=False)
 
@@ -98,7 +98,7 @@ def test_t16_t17_no_samples_and_one_class() -> None:
     memory = own_model(method, same)
     # a class the client has never seen has score 0, which must not beat negative scores
     far = -100 * DATA.inputs[same][:1]
-    assert method.predict(state.model, memory, far, env().at(0)).argmax(1).tolist() == [1]
+    assert method.predictor(state.model, memory, env().at(0)).scores(far).argmax(1).tolist() == [1]
 
 
 def test_ridge_must_be_positive() -> None:

@@ -129,8 +129,8 @@ def test_personal_models_suit_a_client_with_swapped_labels() -> None:
         state = trained(method, [client(swapped, fit), client(swapped, OTHERS)])
         memory = method.personalize(state.model, {}, client(swapped, fit), env().at(0))
         inputs, labels = swapped.inputs[held], swapped.labels[held]
-        own = method.predict(state.model, memory, inputs, env().at(0)).argmax(1) == labels
-        shared = method.predict(state.model, {}, inputs, env()).argmax(1) == labels
+        own = method.predictor(state.model, memory, env().at(0)).scores(inputs).argmax(1) == labels
+        shared = method.predictor(state.model, {}, env()).scores(inputs).argmax(1) == labels
         assert int(own.sum()) > int(shared.sum()) + 2
 
 
@@ -152,15 +152,18 @@ def test_apfl_refinement_is_ridge_on_what_the_global_model_left() -> None:
     method = APFL(refine_ridge=0.6, features=NARROW)
     state = two(method)
     inputs, y = DATA.inputs[OWN], one_hot(DATA.labels[OWN])
-    phi, psi = method.features(inputs, {}, env()), method.refinement(inputs, {}, env())
+    phi, psi = (
+        method.features.mapping({}, env())(inputs),
+        method.refinement.mapping({}, env())(inputs),
+    )
     left = psi.T @ psi + 0.6 * torch.eye(psi.shape[1], dtype=torch.float64)
     wanted = torch.linalg.solve(left, psi.T @ (y - phi @ weight(state)))
     found = personal(method, state)
     assert gap(found, wanted) < 1e-8
-    scores = method.predict(state.model, {"refine.weight": found}, inputs, env())
+    scores = method.predictor(state.model, {"refine.weight": found}, env()).scores(inputs)
     assert torch.allclose(scores, phi @ weight(state) + psi @ wanted)
     off = replace(method, refinement_weight=0.0)
-    plain = off.predict(state.model, {"refine.weight": found}, inputs, env())
+    plain = off.predictor(state.model, {"refine.weight": found}, env()).scores(inputs)
     assert torch.allclose(plain, phi @ weight(state))
 
 

@@ -169,8 +169,11 @@ def test_5_projection_trains_all_it_sends_and_predicts(values: dict[str, object]
     assert sent.keys() == shared.keys()
     still = [n for n, t in sent.items() if t.is_floating_point() and torch.equal(t, shared[n])]
     assert still == []
-    scores = method.predict(shared, {}, env.task.prepare(people.test.inputs), env)
-    assert scores.shape == (300, 3)
+    inputs = env.task.prepare(people.test.inputs)
+    made = method.predictor(shared, {}, env)
+    assert made.scores(inputs).shape == (300, 3)
+    assert made.features is not None
+    assert made.features(inputs).features.shape == (300, 7)
 
 
 def test_15_8_equal_seeds_give_equal_runs() -> None:

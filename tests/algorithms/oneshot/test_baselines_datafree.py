@@ -73,7 +73,9 @@ def test_students_of_residual_networks_are_drawn_from_named_streams(which: int) 
     assert hash_tensors(method.aggregate(state, iter(updates), other).result) != hash_tensors(
         results[0]
     )
-    scores = method.predict({**state.shared, **results[0]}, {}, torch.zeros(3, 1, 16, 16), here)
+    scores = method.predictor({**state.shared, **results[0]}, {}, here).scores(
+        torch.zeros(3, 1, 16, 16)
+    )
     assert scores.shape == (3, 3)
     assert bool(torch.isfinite(scores).all())
 

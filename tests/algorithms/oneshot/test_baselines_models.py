@@ -127,7 +127,7 @@ def test_ensemble_against_networks_asked_one_by_one(
             )
             assert isinstance(weight, Tensor)
             wanted = wanted @ weight.T + bias
-    found = method.predict(model, {}, x, here)
+    found = method.predictor(model, {}, here).scores(x)
     torch.testing.assert_close(
         found.exp() if fusion == "probabilities" else found, wanted, rtol=1e-4, atol=1e-5
     )
@@ -165,7 +165,7 @@ def test_fedproto_oneshot_against_loops(values: dict[str, object], weighting: st
     x = here.task.prepare(examples(6, 5, values).inputs)
     with torch.no_grad():
         features = fused.features(x)  # type: ignore[operator]
-    found = method.predict(model, {}, x, here)
+    found = method.predictor(model, {}, here).scores(x)
     for i in range(6):
         for c in range(3):
             gap = features[i] - sums[c] / holders[c]
@@ -184,7 +184,7 @@ def test_fedproto_oneshot_never_answers_a_class_that_nobody_holds() -> None:
             result, update=dataclasses.replace(result.update, tensors=kept)
         )
     model = method.aggregate(state, updates(results), here).model
-    scores = method.predict(model, {}, here.task.prepare(examples(50, 5).inputs), here)
+    scores = method.predictor(model, {}, here).scores(here.task.prepare(examples(50, 5).inputs))
     assert set(scores.argmax(1).tolist()) == {0, 2}
     assert bool(torch.isfinite(scores).all())
 

@@ -78,7 +78,7 @@ def test_predictions_are_the_aggregator_on_all_models_scores(kind: Any, values: 
     inputs = env.task.prepare(population(values).test.inputs[:20])
     weights = select(states[-1].shared, "agg")
     wanted = joined_by_hand(kind, weights, by_hand(states[-1], inputs, values))
-    found = fens.predict(states[-1].model, {}, inputs, env)
+    found = fens.predictor(states[-1].model, {}, env).scores(inputs)
     assert torch.allclose(found, wanted, atol=1e-5)
 
 
@@ -98,7 +98,7 @@ def test_without_aggregator_rounds_it_is_the_uniform_ensemble(kind: Any) -> None
     wanted = ensemble.aggregate(start, iter(updates), env)
     inputs = env.task.prepare(people.test.inputs[:20])
     scores = [
-        method.predict(end.model, {}, inputs, env)
+        method.predictor(end.model, {}, env).scores(inputs)
         for method, end in ((fens, states[-1]), (ensemble, wanted))
     ]
     assert torch.allclose(scores[0], scores[1], atol=1e-5)
@@ -249,7 +249,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ProtocolError, match="no client trained on an example"):
         fens.aggregate(fens.init(env), iter([]), env)
     with pytest.raises(ProtocolError, match="there are no models yet"):
-        fens.predict(fens.init(env).model, {}, torch.zeros(2, 8), env)
+        fens.predictor(fens.init(env).model, {}, env).scores(torch.zeros(2, 8))
 
 
 def test_first_weights_of_the_mlp_follow_the_seed() -> Any:

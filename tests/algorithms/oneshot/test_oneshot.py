@@ -130,7 +130,7 @@ def test_predict_needs_a_fused_model() -> None:
     algorithm = preset("fafi")
     env = Env(task(), 0)
     with pytest.raises(ProtocolError, match="no fused model yet"):
-        algorithm.predict(algorithm.init(env).shared, {}, torch.zeros(2, 8), env)
+        algorithm.predictor(algorithm.init(env).shared, {}, env).scores(torch.zeros(2, 8))
 
 
 # --- parts that reduce to others ---------------------------------------------------------------

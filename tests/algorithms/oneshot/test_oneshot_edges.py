@@ -79,8 +79,8 @@ def test_edge_steps_that_are_not_finite_are_skipped_and_counted() -> None:
     assert 2 <= skipped <= 6
     assert all(bool(torch.isfinite(t).all()) for t in result.update.tensors.values())
     assert math.isfinite(result.update.metrics["lambda_raw"])
-    words = algorithm.observations(3, result.update.metrics)
-    assert words == (f"client 3: {skipped:.0f} steps were not finite and were skipped",)
+    words = algorithm.observations(result.update.metrics)
+    assert words == (f"{skipped:.0f} steps were not finite and were skipped",)
 
 
 def test_edge_ten_such_steps_in_a_row_end_the_client_in_words() -> None:
@@ -104,9 +104,9 @@ def test_edge_a_client_smaller_than_a_batch_is_named_once() -> None:
     large = {"local": {"batch_size": 1000, "epochs": 2}, "checkpoints": 2}
     first, last = run(preset("fafi", large))[1]
     sizes = [len(population().client(client).train) for client in range(4)]
-    assert [f"client {k} has {n} examples" in first.notes[k] for k, n in enumerate(sizes)] == [
-        True
-    ] * 4
+    assert [
+        f"client {k}: {n} examples are fewer" in first.notes[k] for k, n in enumerate(sizes)
+    ] == [True] * 4
     assert last.notes == ()
     assert run(preset("fafi", {"local": {"batch_size": 1, "epochs": 1}}))[1][0].notes == ()
 
@@ -116,8 +116,8 @@ def test_a_runaway_is_named() -> None:
     algorithm = method(QUICK, wild)
     metrics = train(algorithm).update.metrics
     assert metrics["runaway_epoch"] == 0
-    (words,) = algorithm.observations(3, metrics)
-    assert words.startswith("client 3: λ_raw ")
+    (words,) = algorithm.observations(metrics)
+    assert words.startswith("λ_raw ")
     assert words.endswith("enable the valve: --set policy.lambda_max=50")
 
 

@@ -84,7 +84,7 @@ def test_24_identical_clients_predict_like_one(kind: str, values: dict[str, obje
     one = member(server, here, 0, 3, values, 7.0)
     same = {k: dataclasses.replace(one, size=size) for k, size in enumerate((7.0, 1.0, 90.0))}
     x = inputs(here, values)
-    scores = server.predict(server.fuse(same, None, here), x, here)
+    scores = server.scores(server.fuse(same, None, here), here)(x)
     wanted = F.normalize(own_features(here, one.model, x), dim=1) @ one.prototypes.T
     torch.testing.assert_close(scores, wanted, rtol=1e-4, atol=1e-4)
 
@@ -94,7 +94,7 @@ def test_one_client_alone_decides(kind: str) -> None:
     server, here = Server(kind=kind), env()
     alone = {4: member(server, here, 4, 3, VECTOR, 7.0)}
     x = inputs(here, VECTOR)
-    scores = server.predict(server.fuse(alone, anchors(here), here), x, here)
+    scores = server.scores(server.fuse(alone, anchors(here), here), here)(x)
     z = F.normalize(own_features(here, alone[4].model, x), dim=1)
     if kind != "trainable_protos":  # which replaces the client's prototypes
         assert scores.argmax(1).tolist() == (z @ alone[4].prototypes.T).argmax(1).tolist()
@@ -109,13 +109,13 @@ def test_25_released_iffi_is_the_uniform_ensemble_for_any_noise(
     here = env(values, seed=seed)
     released, uniform = Server(kind="iffi_released"), Server(weighting="uniform")
     uploads, x = members(released, here, values), inputs(here, values)
-    found = released.predict(released.fuse(uploads, None, here), x, here)
-    wanted = uniform.predict(uniform.fuse(uploads, None, here), x, here)
+    found = released.scores(released.fuse(uploads, None, here), here)(x)
+    wanted = uniform.scores(uniform.fuse(uploads, None, here), here)(x)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-    by_size = Server().predict(Server().fuse(uploads, None, here), x, here)
+    by_size = Server().scores(Server().fuse(uploads, None, here), here)(x)
     assert not torch.allclose(found, by_size, atol=1e-3)
     true = Server(kind="iffi")
-    assert not torch.allclose(found, true.predict(true.fuse(uploads, None, here), x, here))
+    assert not torch.allclose(found, true.scores(true.fuse(uploads, None, here), here)(x))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,7 +125,7 @@ def test_26_the_order_of_arrival_changes_nothing(kind: str) -> None:
     backwards = dict(reversed(uploads.items()))
     x = inputs(here, VECTOR)
     found = [
-        server.predict(server.fuse(held, anchors(here), here), x, here)
+        server.scores(server.fuse(held, anchors(here), here), here)(x)
         for held in (uploads, backwards)
     ]
     assert torch.equal(found[0], found[1])
@@ -139,7 +139,7 @@ def test_26_renumbering_clients_changes_nothing(kind: str, values: dict[str, obj
     renumbered = {0: uploads[2], 1: uploads[0], 5: uploads[1]}
     x = inputs(here, values)
     found = [
-        server.predict(server.fuse(held, None, here), x, here) for held in (uploads, renumbered)
+        server.scores(server.fuse(held, None, here), here)(x) for held in (uploads, renumbered)
     ]
     torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
 
@@ -176,7 +176,7 @@ def test_prototypes_by_counts_ignore_members_without_the_class() -> None:
 def test_feature_ensemble_sums_raw_features_by_size(values: dict[str, object]) -> None:
     server, here = Server(), env(values)
     uploads, x = members(server, here, values), inputs(here, values)
-    found = server.predict(server.fuse(uploads, None, here), x, here)
+    found = server.scores(server.fuse(uploads, None, here), here)(x)
     parts = [m.size / 70 * own_features(here, m.model, x) for m in uploads.values()]
     mean = torch.stack([m.prototypes for m in uploads.values()]).mean(0)
     fused = parts[0] + parts[1] + parts[2]
@@ -194,7 +194,7 @@ def test_output_ensembles_average_what_each_member_says() -> None:
     weights = [m.size / 70 for m in uploads.values()]
     for kind in ("logit_ensemble", "prob_ensemble"):
         server = Server(kind=kind)
-        found = server.predict(server.fuse(uploads, None, here), x, here)
+        found = server.scores(server.fuse(uploads, None, here), here)(x)
         says = [s.softmax(1) for s in logits] if kind == "prob_ensemble" else logits
         wanted = weights[0] * says[0] + weights[1] * says[1] + weights[2] * says[2]
         torch.testing.assert_close(found.exp() if kind == "prob_ensemble" else found, wanted)
@@ -204,7 +204,7 @@ def test_iffi_weighs_members_by_distance_from_noise_per_input() -> None:
     server, here = Server(kind="iffi", noise_samples=5), env()
     uploads, x = members(server, here, VECTOR), inputs(here, VECTOR)
     fused = server.fuse(uploads, None, here)
-    found = server.predict(fused, x, here)
+    found = server.scores(fused, here)(x)
     noise = torch.randn(5, 8, generator=here.generator("iffi-noise"))
     rows = []
     for row in x:
@@ -221,7 +221,7 @@ def test_iffi_weighs_members_by_distance_from_noise_per_input() -> None:
         rows.append(mixed / mixed.norm() @ fused[PROTOTYPES].T)
     torch.testing.assert_close(found, torch.stack(rows), rtol=1e-4, atol=1e-5)
     by_size = dataclasses.replace(server, iffi_by_size=True)
-    assert not torch.allclose(by_size.predict(by_size.fuse(uploads, None, here), x, here), found)
+    assert not torch.allclose(by_size.scores(by_size.fuse(uploads, None, here), here)(x), found)
 
 
 def test_14_a_zero_feature_counts_as_fully_informative() -> None:
@@ -238,8 +238,8 @@ def test_iffi_falls_back_to_the_plain_sum_when_nothing_differs_from_noise() -> N
     directions = [F.normalize(own_features(here, m.model, x), dim=1)[0] for m in uploads.values()]
     fused[NOISE] = 1.01 * torch.stack(directions)  # a hair longer, so that 1 − cos is clamped to 0
     uniform = Server(weighting="uniform")
-    wanted = uniform.predict(uniform.fuse(uploads, None, here), x, here)
-    torch.testing.assert_close(server.predict(fused, x, here), wanted)
+    wanted = uniform.scores(uniform.fuse(uploads, None, here), here)(x)
+    torch.testing.assert_close(server.scores(fused, here)(x), wanted)
 
 
 @pytest.mark.parametrize("kind", ["feature_ensemble", "prob_ensemble", "iffi"])
@@ -248,12 +248,10 @@ def test_batch_statistics_are_the_batch_s_and_leave_no_mode_behind(kind: str) ->
     running = dataclasses.replace(server, ensemble_bn="running")
     uploads, x = members(server, here, IMAGE), inputs(here, IMAGE)
     fused, other = server.fuse(uploads, None, here), running.fuse(uploads, None, here)
-    assert not torch.allclose(
-        server.predict(fused, x, here)[:4], server.predict(fused, x[:4], here)
-    )
+    assert not torch.allclose(server.scores(fused, here)(x)[:4], server.scores(fused, here)(x[:4]))
     torch.testing.assert_close(
-        running.predict(other, x, here)[:4],
-        running.predict(other, x[:4], here),
+        running.scores(other, here)(x)[:4],
+        running.scores(other, here)(x[:4]),
         rtol=1e-4,
         atol=1e-5,
     )
@@ -281,7 +279,7 @@ def test_architectures_may_differ_where_features_are_equally_long() -> None:
     values = models("mlp:16", "mlp:24-16")
     server, here = Server(), env(values)
     uploads, x = members(server, here, values), inputs(here, values)
-    found = server.predict(server.fuse(uploads, None, here), x, here)
+    found = server.scores(server.fuse(uploads, None, here), here)(x)
     fused = torch.zeros(9, 16)
     for client, m in uploads.items():
         fused += m.size / 70 * own_features(here, m.model, x, client)
@@ -296,8 +294,8 @@ def test_unequal_feature_dimensions_are_refused_with_the_way_out(kind: str) -> N
     with pytest.raises(ConfigError, match=r"client 1 has prototypes \[3, 24\].*prob_ensemble"):
         server.fuse(members(server, here, values), anchors(here), here)
     loose = Server(kind="prob_ensemble")
-    scores = loose.predict(
-        loose.fuse(members(loose, here, values), None, here), inputs(here, values), here
+    scores = loose.scores(loose.fuse(members(loose, here, values), None, here), here)(
+        inputs(here, values)
     )
     assert scores.shape == (9, 3)
 
@@ -331,7 +329,7 @@ def test_iffi_refuses_text_and_other_servers_read_it() -> None:
         server.fuse({0: one}, None, here)
     tokens = torch.randint(1, 20, (4, 5))
     plain = Server()
-    assert plain.predict(plain.fuse({0: one}, None, here), tokens, here).shape == (4, 3)
+    assert plain.scores(plain.fuse({0: one}, None, here), here)(tokens).shape == (4, 3)
 
 
 def test_a_member_of_another_network_is_named() -> None:
@@ -341,7 +339,7 @@ def test_a_member_of_another_network_is_named() -> None:
     other = {n: t for n, t in fused.items() if n != name}
     here.task.scratch_network().linear_layers.append(torch.nn.BatchNorm1d(3))  # type: ignore[union-attr, operator]
     with pytest.raises(ProtocolError, match=r"differ in .*linear_layers.0.bias"):
-        server.predict(other, inputs(here, VECTOR), here)
+        server.scores(other, here)(inputs(here, VECTOR))
 
 
 def test_unknown_kinds_and_options_are_refused() -> None:

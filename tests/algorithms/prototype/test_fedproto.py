@@ -109,6 +109,10 @@ def test_7_6_all_known_classes_compete_in_a_test() -> None:
     done = parties.run(FedProto(local=LOCAL), rounds=8)
     test = parties.population().test
     env = federation.env().at(0)
-    scores = FedProto().predict(done.state.model, done.reached.gather_memory()[0], test.inputs, env)
+    scores = (
+        FedProto()
+        .predictor(done.state.model, done.reached.gather_memory()[0], env)
+        .scores(test.inputs)
+    )
     hits = scores.argmax(1) == test.labels
     assert hits[test.labels == 2].float().mean() > 0.5

@@ -64,7 +64,7 @@ def _engine(kind: str, name: str, people: Population) -> Iterator[Federation]:
     if kind == "sequential":
         yield federation.sequential(algorithm, federation.task(THREE), people)
     elif kind == "wire":
-        yield Federation(WireTransport(plan, people))
+        yield Federation(WireTransport.rebuilding(plan, people))
     else:
         with contextlib.closing(ProcessesTransport(plan, people, workers=2)) as workers:
             yield Federation(workers)

@@ -194,7 +194,7 @@ def test_a_never_visited_client_answers_with_what_all_start_from(name: str) -> N
     algorithm, people = parties.method(name), parties.population()
     done = parties.run(algorithm, people, rounds=1, clients=lambda _: [0, 1])
     env = federation.env().at(3)
-    scores = algorithm.predict(done.state.model, {}, people.test.inputs, env)
+    scores = algorithm.predictor(done.state.model, {}, env).scores(people.test.inputs)
     assert scores.shape == (120, 3)
     assert bool(scores.isfinite().all())
 

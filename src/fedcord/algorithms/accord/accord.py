@@ -50,7 +50,7 @@ from fedcord.algorithms.accord.refinement import refined_encoder
 from fedcord.algorithms.accord.rules import disclosures, setting_rules
 from fedcord.algorithms.accord.selection import Selection
 from fedcord.algorithms.analytic import hiding, masked_sums
-from fedcord.algorithms.analytic.closed_form import WEIGHT
+from fedcord.algorithms.analytic.closed_form import WEIGHT, zero_predictor
 from fedcord.algorithms.analytic.privacy import Privacy
 from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.algorithms.analytic.sum_messages import summed_stats
@@ -70,6 +70,7 @@ from fedcord.core.contract import (
     ClientId,
     ClientResult,
     Env,
+    Predictor,
     Review,
     ServerState,
     Traits,
@@ -140,15 +141,14 @@ class Accord:
         return Traits(
             rounds=len(self.phases),
             mixes_networks=True,
-            personalizes=True,
+            # all but the last solve and its meeting
+            settles_first=(len(self.phases) - (2 if self.is_masked else 1), "the encoders"),
+            personalizes=self.personal,
             shares_work=True,
             observes=True,
+            holds_sums=True,
+            holds_encoders=True,
         )
-
-    @property
-    def settled_first(self) -> tuple[int, str]:
-        """What depends on who holds what: all rounds but the last solve and its meeting."""
-        return len(self.phases) - (2 if self.is_masked else 1), "the encoders"
 
     def review(self, task: Task) -> Review:
         """What encoders and head need of the task's networks, and what the sums disclose."""
@@ -156,9 +156,9 @@ class Accord:
         own = Review(tuple(wrong), disclosures(self._head))
         return client_review(self._clients, task) + self.refine.review(task) + own
 
-    def observations(self, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
+    def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong."""
-        return self._clients.observations(client, metrics)
+        return self._clients.observations(metrics)
 
     def init(self, env: Env) -> ServerState:
         """Nothing known and nothing to send: first weights follow from the seed."""
@@ -226,19 +226,19 @@ class Accord:
             return state.next(shared, used, encoders)
         return state.next({**shared, **encoders}, used)
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores [B, C]: regressions of the one-hot code; all equal before there is a head."""
         if WEIGHT not in shared:
-            return torch.zeros(len(inputs), env.task.num_classes, dtype=torch.float64)
-        return self._head.scores(shared, memory, inputs, env)
+            return zero_predictor(env.task)
+        return self._head.predictor(shared, memory, env)
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
-        """The client's own head; nothing unless `personal`."""
-        if not self.personal or not len(data.train):
+        """The client's own head; nothing where there is nothing to make it from."""
+        if not len(data.train):
             return {}
         return {WEIGHT: self._head.personalized(shared, data.train, env)}
 
-    def tag(self, shared: Tensors, env: Env) -> int:
+    def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
         return self.joint.tag(shared, env)
 

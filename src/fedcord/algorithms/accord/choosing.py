@@ -10,6 +10,7 @@ from fedcord.algorithms.accord.selection import Cost, Selection
 from fedcord.algorithms.kit.encoder import encoder_tensors
 from fedcord.core.contract import ClientId, Env
 from fedcord.core.errors import ConfigError
+from fedcord.core.names import clients_listed
 from fedcord.core.task import Task
 from fedcord.ops.number_format import travelling_bytes
 
@@ -35,7 +36,7 @@ def choose(
     if not chosen:  # some architecture fits, but nobody with it takes part
         least = min(cost(client).num_bytes for client in order)
         raise ConfigError(
-            f"no encoder of clients {', '.join(map(str, sorted(order)))} fits "
+            f"no encoder of clients {clients_listed(order, env.names)} fits "
             f"selection.byte_budget = {selection.byte_budget:g} and joint.width_limit = "
             f"{joint.width_limit}; the smallest takes {least} bytes."
         )

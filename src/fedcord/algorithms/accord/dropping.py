@@ -31,6 +31,7 @@ from fedcord.algorithms.analytic.sum_messages import SUM, summed_stats
 from fedcord.algorithms.analytic.wire import encode_stats
 from fedcord.core.contract import ClientId, Env, ServerState
 from fedcord.core.errors import ConfigError
+from fedcord.core.names import clients_listed
 from fedcord.core.tensors import prefixed, select
 from fedcord.ops.symmetric import pack
 
@@ -46,7 +47,7 @@ def without_encoder(head: Head, state: ServerState, client: ClientId, env: Env) 
             the sums may not be used a second time.
     """
     chosen = chosen_clients(state.shared)
-    _check(head, chosen, client)
+    _check(head, chosen, client, env)
     stats = summed_stats(state.private, head.wire)
     shared = {
         name: tensor
@@ -83,14 +84,16 @@ def _kept(
     return keep.nonzero().flatten(), scale[keep]
 
 
-def _check(head: Head, chosen: list[ClientId], client: ClientId) -> None:
+def _check(head: Head, chosen: list[ClientId], client: ClientId, env: Env) -> None:
     if client not in chosen:
         raise ConfigError(
-            f"client {client} has no encoder in the model (those of {', '.join(map(str, chosen))} "
-            "are); leave --drop-encoder out."
+            f"{env.said(client)} has no encoder in the model (those of "
+            f"{clients_listed(chosen, env.names)} are); leave --drop-encoder out."
         )
     if len(chosen) == 1:
-        raise ConfigError(f"client {client}'s encoder is the only one; train again without it.")
+        raise ConfigError(
+            f"the encoder of {env.said(client)} is the only one; train again without it."
+        )
     if not head.joint.keeps_blocks:
         raise ConfigError(
             "an encoder can only be dropped where it has columns of its own: "

@@ -22,7 +22,7 @@ from fedcord.algorithms.analytic.closed_form import (
     WEIGHT,
     Solved,
     aligned,
-    mask_unseen,
+    linear_predictor,
     solve_private,
     solve_stats,
 )
@@ -30,7 +30,7 @@ from fedcord.algorithms.analytic.privacy import Privacy, add_noise, noisy_system
 from fedcord.algorithms.analytic.stats import StatsAccumulator
 from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
 from fedcord.algorithms.analytic.wire import wire_spec
-from fedcord.core.contract import ClientResult, Env, ServerState, Updates
+from fedcord.core.contract import ClientResult, Env, Predictor, ServerState, Updates
 from fedcord.core.examples import Examples
 from fedcord.core.tensors import Tensors, TensorSpec
 from fedcord.ops.symmetric import diagonal_places, pack
@@ -99,10 +99,6 @@ class Head:
         gram[diagonal_places(stats.num_features)] += solved.report.ridge
         return _with_system(solved, gram, stats.count)
 
-    def features(self, inputs: Tensor, shared: Tensors, env: Env) -> Tensor:
-        """Prepared inputs [B, ...] to what the head multiplies [B, D] float64."""
-        return self.privacy.clipped(self.joint(inputs, shared, env))
-
     def batches(self, data: Examples, shared: Tensors, env: Env) -> Iterator[tuple[Tensor, Tensor]]:
         """A client's samples as (what the head multiplies [B, D], labels [B])."""
         for rows, labels in self.joint.batches(data, shared, env):
@@ -113,10 +109,11 @@ class Head:
         rows = torch.cat([rows for rows, _ in self.batches(data, shared, env)])
         return personal_head(rows, data.labels, shared)
 
-    def scores(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        """[B, C] of the client's own head where it has one, else of the common one."""
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        """Of the client's own head where it has one, else of the common one."""
         weight = aligned(memory if WEIGHT in memory else shared, WEIGHT)
-        return mask_unseen(self.features(inputs, shared, env) @ weight, shared[SEEN])
+        joint, clipped = self.joint.mapping(shared, env), self.privacy.clipped
+        return linear_predictor(lambda inputs: clipped(joint(inputs)), weight, shared[SEEN])
 
 
 def _with_system(solved: Solved, gram: Tensor, count: int) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ of blocks), so that a joined vector has length 1 whatever their number.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedcord.algorithms.analytic.features import network_features, random_features, random_map
 from fedcord.algorithms.analytic.stats import feature_tag
-from fedcord.algorithms.kit.encoder import encoder_with
+from fedcord.algorithms.kit.encoder import held_encoder
 from fedcord.core.contract import ClientId, Env, Review
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
@@ -126,9 +126,7 @@ class JointFeatures:
 
     def num_features(self, chosen: list[ClientId], task: Task) -> int:
         """Width of the joined vector, the constant included."""
-        widths = [encoder_width(task, client) for client in chosen]
-        joined = sum(widths) if self.combine == "concat" else widths[0]
-        return self._head_width(joined + self._public_width(task)) + 1
+        return self._head_width(self._joined_width(chosen, task)) + 1
 
     def tag(self, shared: Tensors, env: Env) -> int:
         """A number that differs between any two maps that differ."""
@@ -144,38 +142,51 @@ class JointFeatures:
         )
         return feature_tag("|".join(map(str, parts)))
 
-    def blocks(self, inputs: Tensor, shared: Tensors, env: Env) -> Iterator[Tensor]:
-        """Features [B, D] float64, all of one length, of each chosen encoder and the public one.
+    def blocks(self, shared: Tensors, env: Env) -> Callable[[Tensor], list[Tensor]]:
+        """What makes features [B, D] float64 of prepared inputs, by each encoder.
 
-        Encoders come in order of clients; a vector of all blocks has length 1.
+        They are all of one length: those of the chosen clients' encoders in their order, then of
+        the public one. A vector of all blocks has length 1.
         """
         chosen = chosen_clients(shared)
         root = math.sqrt(self.num_blocks(chosen))
-        for client in chosen:
-            network = encoder_with(env.task, received_encoder(shared, client), client)
-            yield _shortened(network_features(network, inputs), root)
+        networks: list[Network] = [
+            held_encoder(env.task, received_encoder(shared, client), client) for client in chosen
+        ]
         if self.public:
-            public = env.task.fixed_network(self.public)
-            yield _shortened(network_features(public, inputs), root)
+            networks.append(env.task.fixed_network(self.public))
+        return lambda inputs: [_shortened(network_features(n, inputs), root) for n in networks]
 
-    def __call__(self, inputs: Tensor, shared: Tensors, env: Env) -> Tensor:
-        """Prepared inputs [B, ...] to joint features [B, D] float64."""
-        blocks = list(self.blocks(inputs, shared, env))
-        if self.combine == "concat":
-            x = torch.cat(blocks, dim=1)
-        else:
-            x = torch.stack(blocks).sum(0) / math.sqrt(len(blocks))
-        return torch.cat([self._reshaped(x, env.seed), x.new_ones(len(x), 1)], dim=1)
+    def mapping(self, shared: Tensors, env: Env) -> Callable[[Tensor], Tensor]:
+        """What makes joint features [B, D] float64 of prepared inputs [B, ...]."""
+        blocks = self.blocks(shared, env)
+        reshaped = self._reshaping(self._joined_width(chosen_clients(shared), env.task), env.seed)
+
+        def features(inputs: Tensor) -> Tensor:
+            found = blocks(inputs)
+            if self.combine == "concat":
+                x = torch.cat(found, dim=1)
+            else:
+                x = torch.stack(found).sum(0) / math.sqrt(len(found))
+            return torch.cat([reshaped(x), x.new_ones(x.shape[0], 1)], dim=1)
+
+        return features
 
     def batches(self, data: Examples, shared: Tensors, env: Env) -> Iterator[tuple[Tensor, Tensor]]:
         """A client's samples as (features [B, D], labels [B])."""
+        features = self.mapping(shared, env)
         for start in range(0, len(data), BATCH):
             part = slice(start, start + BATCH)
             inputs = env.task.prepare(data.inputs[part]).to(env.task.device)
-            yield self(inputs, shared, env), data.labels[part]
+            yield features(inputs), data.labels[part]
 
     def _public_width(self, task: Task) -> int:
         return task.fixed_network(self.public).feature_dim if self.public else 0
+
+    def _joined_width(self, chosen: list[ClientId], task: Task) -> int:
+        widths = [encoder_width(task, client) for client in chosen]
+        joined = sum(widths) if self.combine == "concat" else widths[0]
+        return joined + self._public_width(task)
 
     def _head_width(self, joined: int) -> int:
         """Features of the head but the constant, from the width of what is joined."""
@@ -183,13 +194,15 @@ class JointFeatures:
             return self.width
         return min(self.projection, joined) if self.projection else joined
 
-    def _reshaped(self, x: Tensor, seed: int) -> Tensor:
-        if self.expansion == "none":
-            if not 0 < self.projection < x.shape[1]:
-                return x
-            matrix, _ = random_map(seed, "projection", x.shape[1], self.projection)
-            return x @ matrix / math.sqrt(self.projection)
-        return random_features(x, self.expansion, self.width, self.bandwidth, seed)
+    def _reshaping(self, joined: int, seed: int) -> Callable[[Tensor], Tensor]:
+        """What narrows or expands joined features [B, `joined`]."""
+        if self.expansion != "none":
+            return random_features(self.expansion, (joined, self.width), self.bandwidth, seed)
+        if not 0 < self.projection < joined:
+            return lambda x: x
+        matrix, _ = random_map(seed, "projection", joined, self.projection)
+        root = math.sqrt(self.projection)
+        return lambda x: x @ matrix / root
 
 
 def _shortened(features: Tensor, root: float) -> Tensor:

@@ -102,6 +102,7 @@ class AFL(SolvesFromSums):
             rounds=2 if self.balanced or self.is_masked else 1,
             additive=not (hidden or self.is_factored),
             looks_through_network=self.features.looks_through_network,
+            holds_sums=True,
         )
 
     def review(self, task: Task) -> Review:
@@ -148,10 +149,10 @@ class AFL(SolvesFromSums):
             return masked_sums.meet(state, updates)
         if self.is_factored:
             size = self.features.num_features(env.task), env.task.num_classes
-            found = merged(updates, size, self.tag(state.shared, env))
+            found = merged(updates, size, self.agreed_tag(state.shared, env), env)
             solved = solve_factor(found, self.ridge, state.shared.get(CLASS_WEIGHT))
             return state.next(state.shared, found, solved.tensors())
-        sums = received(state, updates, self.wire, self.tag(state.shared, env), env)
+        sums = received(state, updates, self.wire, self.agreed_tag(state.shared, env), env)
         if self.privacy.is_on:
             return state.next(state.shared, sums, self._solve_private(sums, env).tensors())
         return state.next(state.shared, sums, self.result_of(sums))

@@ -61,7 +61,8 @@ class AFLByModels(SolvesFromSums):
     @property
     def traits(self) -> Traits:
         """One round; models do not add up."""
-        return Traits(rounds=1, looks_through_network=self.features.looks_through_network)
+        through = self.features.looks_through_network
+        return Traits(rounds=1, looks_through_network=through, holds_sums=False)
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """A matrix and a model."""
@@ -96,7 +97,7 @@ class AFLByModels(SolvesFromSums):
         for client, update in updates:
             if int(update.tensors[TAG]) != tag:
                 raise ProtocolError(
-                    f"client {client} used other features than agreed (tag "
+                    f"{env.said(client)} used other features than agreed (tag "
                     f"{int(update.tensors[TAG])}, expected {tag}); give it the same encoder, "
                     "preprocessing, random features and seed."
                 )

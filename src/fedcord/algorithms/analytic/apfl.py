@@ -33,6 +33,7 @@ from fedcord.algorithms.analytic.closed_form import (
     WEIGHT,
     SolvesFromSums,
     aligned,
+    linear_predictor,
     mask_unseen,
     nothing_solved,
 )
@@ -41,7 +42,7 @@ from fedcord.algorithms.analytic.hiding import claims
 from fedcord.algorithms.analytic.own_ridge import own_ridge
 from fedcord.algorithms.analytic.privacy import Privacy
 from fedcord.algorithms.analytic.wire import FORMATS, MASKED
-from fedcord.core.contract import Env, Review, ServerState, Traits
+from fedcord.core.contract import Env, Predictor, Review, ServerState, Traits
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -97,10 +98,16 @@ class APFL(SolvesFromSums):
         ridge, weight = own_ridge(features, errors, targets, self.refine_ridge)
         return {REFINE: weight, REFINE_RIDGE: torch.tensor(ridge, dtype=torch.float64)}
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores [B, C] of the global model, refined where the client has a refinement."""
-        scores = self.features(inputs, shared, env) @ aligned(shared, WEIGHT)
-        if REFINE in memory:
-            second = self.refinement(inputs, shared, env) @ aligned(memory, REFINE)
-            scores = scores + self.refinement_weight * second
-        return mask_unseen(scores, shared[SEEN])
+        features, weight = self.features.mapping(shared, env), aligned(shared, WEIGHT)
+        seen = shared[SEEN]
+        if REFINE not in memory:
+            return linear_predictor(features, weight, seen)
+        second, own = self.refinement.mapping(shared, env), aligned(memory, REFINE)
+
+        def scores(inputs: Tensor) -> Tensor:
+            refinement = self.refinement_weight * (second(inputs) @ own)
+            return mask_unseen(features(inputs) @ weight + refinement, seen)
+
+        return Predictor(scores)

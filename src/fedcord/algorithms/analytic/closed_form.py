@@ -7,7 +7,7 @@ is all that late joining and forgetting need.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,15 @@ from fedcord.algorithms.analytic.privacy import Privacy, add_noise, solve_noisy
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
 from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
 from fedcord.algorithms.analytic.wire import MASKED, check_float32_is_enough, wire_spec
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Updates
+from fedcord.core.contract import (
+    ClientResult,
+    Env,
+    Predictor,
+    Review,
+    ServerState,
+    Traits,
+    Updates,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -83,6 +91,7 @@ class SolvesFromSums(ABC):
             rounds=2 if self.is_masked else 1,
             additive=not self.is_masked,
             looks_through_network=self.features.looks_through_network,
+            holds_sums=True,
         )
 
     def init(self, env: Env) -> ServerState:
@@ -108,7 +117,7 @@ class SolvesFromSums(ABC):
         """Add up and solve once."""
         if self.is_meeting(env):
             return masked_sums.meet(state, updates)
-        sums = received(state, updates, self.wire, self.tag(state.shared, env), env)
+        sums = received(state, updates, self.wire, self.agreed_tag(state.shared, env), env)
         return state.next(state.shared, sums, self.result_of(sums))
 
     def is_meeting(self, env: Env) -> bool:
@@ -119,7 +128,7 @@ class SolvesFromSums(ABC):
         """What prediction needs, from summed messages as `add_messages` returns them."""
         return solve_stats(self.stats_of(sums), self.ridge, self.wire).tensors()
 
-    def tag(self, shared: Tensors, env: Env) -> int:
+    def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
         return self.features.tag(shared, env)
 
@@ -131,11 +140,10 @@ class SolvesFromSums(ABC):
         """Why a client cannot be taken out of the sums exactly, or None when it can."""
         return why_not_exact(self.wire, self.traits)
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores [B, C]: regressions of the one-hot code, not probabilities."""
         weight = aligned(memory if WEIGHT in memory else shared, WEIGHT)
-        scores = self.features(inputs, shared, env) @ weight
-        return mask_unseen(scores, shared[SEEN])
+        return linear_predictor(self.features.mapping(shared, env), weight, shared[SEEN])
 
 
 def nothing_solved(features: FeatureMap, env: Env) -> dict[str, Tensor]:
@@ -225,6 +233,19 @@ def solve_private(
     asked = least if isinstance(ridge, str) else max(ridge, least)
     weight, report = solve_noisy(noisy.gram_matrix(), noisy.moment, asked)
     return Solved(weight, exact.class_count > 0, report), noisy
+
+
+def linear_predictor(
+    features: Callable[[Tensor], Tensor], weight: Tensor, seen: Tensor
+) -> Predictor:
+    """Features [B, D] of inputs times a weight [D, C], for the classes [C] that anybody has."""
+    return Predictor(lambda inputs: mask_unseen(features(inputs) @ weight, seen))
+
+
+def zero_predictor(task: Task) -> Predictor:
+    """All classes alike, as long as nothing is solved."""
+    nothing = torch.zeros(1, task.num_classes, dtype=torch.float64)
+    return Predictor(lambda inputs: nothing.expand(inputs.shape[0], -1))
 
 
 def mask_unseen(scores: Tensor, seen: Tensor) -> Tensor:

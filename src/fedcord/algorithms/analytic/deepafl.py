@@ -34,8 +34,9 @@ block_ridge → ∞ it is `afl`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -46,13 +47,22 @@ from fedcord.algorithms.analytic.closed_form import (
     SEEN,
     WEIGHT,
     aligned,
-    mask_unseen,
+    linear_predictor,
     solve_stats,
 )
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.fedhip import ALPHA, COUNT, METRIC, FedHiP
 from fedcord.algorithms.analytic.stats import SufficientStats
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
+from fedcord.core.contract import (
+    ClientResult,
+    Env,
+    Predictor,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -88,7 +98,7 @@ class DeepAFL:
             rounds=self.blocks,
             additive=True,
             looks_through_network=self.features.looks_through_network,
-            personalizes=True,
+            personalizes=self.personal,
         )
 
     def review(self, task: Task) -> Review:
@@ -126,9 +136,10 @@ class DeepAFL:
         size, classes = self.features.num_features(env.task), env.task.num_classes
         joint = GramAccumulator(size + self.width)
         moment = torch.zeros(classes, size + self.width, dtype=torch.float64)
+        through, units = self.blocks_map(shared, env.round, env), self.units(env.round, env)
         for rows, labels in self.features.batches(data.train, shared, env):
-            phi = self._through(rows, shared, env.round, env.seed)
-            both = torch.cat([phi, self._units(phi, env.round, env.seed)], dim=1)
+            phi = through(rows)
+            both = torch.cat([phi, units(phi)], dim=1)
             joint.add(both)
             moment.index_add_(0, labels, both)
         gram = unpack(joint.packed())
@@ -186,40 +197,47 @@ class DeepAFL:
         return state.next(shared, private, result)
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
-        """The client's own last layer and its α by leave-one-out; nothing unless `personal`."""
-        if not self.personal:
-            return {}
-        phi = self._through(
-            self.features.all(data.train, shared, env), shared, self.blocks, env.seed
-        )
+        """The client's own last layer and its α by leave-one-out."""
+        through = self.blocks_map(shared, self.blocks, env)
+        phi = through(self.features.all(data.train, shared, env))
         targets = F.one_hot(data.train.labels, env.task.num_classes).to(torch.float64)
         known = {**shared, WEIGHT: aligned(shared, WEIGHT)}
         alpha, weight = FedHiP().personal_model(known, phi, targets)
         return {WEIGHT: weight, ALPHA: torch.tensor(alpha, dtype=torch.float64)}
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores [B, C] of the network as deep as it is by now."""
         done = sum(1 for name in shared if name.endswith(".omega"))
-        phi = self._through(self.features(inputs, shared, env), shared, done, env.seed)
+        features, through = self.features.mapping(shared, env), self.blocks_map(shared, done, env)
         weight = aligned(memory if WEIGHT in memory else shared, WEIGHT)
-        return mask_unseen(phi @ weight, shared[SEEN])
+        return linear_predictor(lambda inputs: through(features(inputs)), weight, shared[SEEN])
 
-    def _through(self, phi: Tensor, shared: Tensors, depth: int, seed: int) -> Tensor:
-        for block in range(depth):
-            omega = aligned(shared, f"block{block}.omega")
-            phi = phi + self._units(phi, block, seed) @ omega
-        return phi
+    def blocks_map(self, shared: Tensors, depth: int, env: Env) -> Callable[[Tensor], Tensor]:
+        """Features [B, D] to features [B, D] after the first blocks."""
+        units = [self.units(block, env) for block in range(depth)]
+        omegas = [aligned(shared, f"block{block}.omega") for block in range(depth)]
 
-    def _units(self, phi: Tensor, block: int, seed: int) -> Tensor:
-        """Hidden units [B, F] of a block, by a random layer that every client can draw."""
-        generator = np.random.Generator(np.random.Philox(derive_seed(seed, f"deepafl/{block}")))
-        limit = 1 / math.sqrt(phi.shape[1])
-        matrix = torch.from_numpy(generator.uniform(-limit, limit, (phi.shape[1], self.width)))
+        def through(phi: Tensor) -> Tensor:
+            for hidden, omega in zip(units, omegas, strict=True):
+                phi = phi + hidden(phi) @ omega
+            return phi
+
+        return through
+
+    def units(self, block: int, env: Env) -> Callable[[Tensor], Tensor]:
+        """Features [B, D] to a block's hidden units [B, F].
+
+        They are those of a random layer that every client can draw.
+        """
+        size = self.features.num_features(env.task)
+        seed = derive_seed(env.seed, f"deepafl/{block}")
+        generator = np.random.Generator(np.random.Philox(seed))
+        limit = 1 / math.sqrt(size)
+        matrix = torch.from_numpy(generator.uniform(-limit, limit, (size, self.width)))
         offset = torch.from_numpy(generator.uniform(-limit, limit, self.width))
-        before = phi @ matrix + offset
-        if self.activation == "gelu":
-            return F.gelu(before)
-        return before.tanh() if self.activation == "tanh" else before.relu()
+        activations = {"gelu": F.gelu, "tanh": torch.tanh, "relu": torch.relu}
+        activation = cast(Callable[[Tensor], Tensor], activations[self.activation])
+        return lambda phi: activation(phi @ matrix + offset)
 
     def _added(self, state: ServerState, updates: Updates, env: Env) -> dict[str, Tensor]:
         tag, total = self.features.tag(state.shared, env), dict[str, Tensor]()
@@ -227,8 +245,8 @@ class DeepAFL:
             sent = update.tensors
             if int(sent["tag_sum"]) != tag * int(sent["class_count"].sum()):
                 raise ProtocolError(
-                    f"client {client} used other features than agreed; give it the same encoder, "
-                    "preprocessing, random features and seed."
+                    f"{env.said(client)} used other features than agreed; give it the same "
+                    "encoder, preprocessing, random features and seed."
                 )
             for name, tensor in sent.items():
                 total[name] = total[name] + tensor if name in total else tensor.clone()

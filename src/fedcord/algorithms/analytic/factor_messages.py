@@ -63,12 +63,12 @@ def factor_update(
     return Update(prefixed(FACTOR, tensors), weight=len(data))
 
 
-def merged(updates: Updates, size: tuple[int, int], tag: int) -> dict[str, Tensor]:
+def merged(updates: Updates, size: tuple[int, int], tag: int, env: Env) -> dict[str, Tensor]:
     """One message's worth of everybody's samples; nothing is held but that."""
     total, count = _nothing(*size), torch.zeros(size[1], dtype=torch.int64)
     for client, update in updates:
         message = select(update.tensors, FACTOR)
-        check_tag(message, tag, client)
+        check_tag(message, tag, env.said(client))
         r, z = unpack(message["r"]).triu_(), message["z"]
         told = r.any(1) | z.any(1)  # the rest is what the message was filled up with
         total = total.merge(RFactor(r[told], z[told]))

@@ -14,7 +14,7 @@ in every bit at whichever client it lies. Everything after the network is float6
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcord.algorithms.analytic.stats import feature_tag
-from fedcord.algorithms.kit.encoder import encoder_tensors, encoder_with
+from fedcord.algorithms.kit.encoder import encoder_tensors, held_encoder
 from fedcord.core.contract import Env, Review
 from fedcord.core.examples import Examples
 from fedcord.core.params import check_params, param
@@ -102,31 +102,35 @@ class FeatureMap:
             parts.append(hash_tensors(select(shared, MODEL)))
         return feature_tag("|".join(map(str, parts)))
 
-    def __call__(self, inputs: Tensor, shared: Tensors, env: Env) -> Tensor:
-        """Prepared inputs [B, ...] to features [B, D] float64.
+    def mapping(self, shared: Tensors, env: Env) -> Callable[[Tensor], Tensor]:
+        """What makes features [B, D] float64 of prepared inputs [B, ...].
 
         Args:
-            inputs: from `Task.prepare`.
             shared: what the server sent.
             env: any place of the run; the map is the same everywhere.
         """
         task = env.task
-        if self._source(task) == "model":
-            x = network_features(encoder_with(task, select(shared, MODEL)), inputs)
-        else:
-            x = inputs.flatten(1)
-        x = x.detach().cpu().to(torch.float64)
-        if self.unit:
-            x = x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
-        x = self._expanded(x, env.seed)
-        return torch.cat([x, x.new_ones(len(x), 1)], dim=1) if self.bias else x
+        looks = self._source(task) == "model"
+        network = held_encoder(task, select(shared, MODEL)) if looks else None
+        expand = self._expansion(task, env.seed)
+
+        def features(inputs: Tensor) -> Tensor:
+            x = inputs.flatten(1) if network is None else network_features(network, inputs)
+            x = x.cpu().to(torch.float64)
+            if self.unit:
+                x = x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
+            x = expand(x)
+            return torch.cat([x, x.new_ones(x.shape[0], 1)], dim=1) if self.bias else x
+
+        return features
 
     def batches(self, data: Examples, shared: Tensors, env: Env) -> Iterator[tuple[Tensor, Tensor]]:
         """A client's samples as (features [B, D], labels [B])."""
+        features = self.mapping(shared, env)
         for start in range(0, len(data), self.batch_size):
             part = slice(start, start + self.batch_size)
             inputs = env.task.prepare(data.inputs[part]).to(env.task.device)
-            yield self(inputs, shared, env), data.labels[part]
+            yield features(inputs), data.labels[part]
 
     def all(self, data: Examples, shared: Tensors, env: Env) -> Tensor:
         """All samples' features [N, D]."""
@@ -134,10 +138,11 @@ class FeatureMap:
         empty = torch.zeros(0, self.num_features(env.task), dtype=torch.float64)
         return torch.cat([empty, *parts])
 
-    def _expanded(self, x: Tensor, seed: int) -> Tensor:
+    def _expansion(self, task: Task, seed: int) -> Callable[[Tensor], Tensor]:
         if self.expansion == "none":
-            return x
-        return random_features(x, self.expansion, self.width, self.bandwidth, seed)
+            return lambda x: x
+        size = self._source_width(task), self.width
+        return random_features(self.expansion, size, self.bandwidth, seed)
 
     def _source(self, task: Task) -> str:
         if self.source != "auto":
@@ -151,17 +156,20 @@ class FeatureMap:
         return math.prod(task.input_shape)
 
 
-def random_features(x: Tensor, kind: str, width: int, bandwidth: float, seed: int) -> Tensor:
-    """[B, I] to [B, W] by `random_map`.
+def random_features(
+    kind: str, size: tuple[int, int], bandwidth: float, seed: int
+) -> Callable[[Tensor], Tensor]:
+    """[B, I] to [B, W] by `random_map`, for (I, W) = `size`.
 
     relu(xA + b), tanh(xA + b), or √(2/W) cos(xA/bandwidth + b) for rff.
     """
-    matrix, offset = random_map(seed, kind, x.shape[1], width)
+    matrix, offset = random_map(seed, kind, *size)
     if kind == "relu":
-        return torch.relu(x @ matrix + offset)
+        return lambda x: torch.relu(x @ matrix + offset)
     if kind == "tanh":
-        return torch.tanh(x @ matrix + offset)
-    return math.sqrt(2 / width) * torch.cos(x @ matrix / bandwidth + offset)
+        return lambda x: torch.tanh(x @ matrix + offset)
+    scale = math.sqrt(2 / size[1])
+    return lambda x: scale * torch.cos(x @ matrix / bandwidth + offset)
 
 
 @lru_cache(maxsize=4)
@@ -185,7 +193,12 @@ def random_map(seed: int, kind: str, num_inputs: int, width: int) -> tuple[Tenso
 
 
 def network_features(network: nn.Module | Network, inputs: Tensor) -> Tensor:
-    """Prepared inputs [B, ...] to [B, D] float64, with the same bits in any company."""
+    """Prepared inputs [B, ...] to [B, D] float64, with the same bits in any company.
+
+    An exported graph takes batches of any size as they come, at the price of the last bits.
+    """
+    if torch.compiler.is_exporting():
+        return cast(Network, network).features(inputs).to(torch.float64)
     outputs = []
     with torch.inference_mode():
         for part in inputs.split(NETWORK_BATCH):

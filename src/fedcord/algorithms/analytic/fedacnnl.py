@@ -47,7 +47,7 @@ from fedcord.algorithms.analytic.adaptive_batch import (
     pace_memory,
     with_seconds,
 )
-from fedcord.algorithms.analytic.closed_form import SEEN, mask_unseen
+from fedcord.algorithms.analytic.closed_form import SEEN, mask_unseen, zero_predictor
 from fedcord.algorithms.analytic.layerwise import (
     Layers,
     collected,
@@ -58,7 +58,15 @@ from fedcord.algorithms.analytic.layerwise import (
 )
 from fedcord.algorithms.analytic.stats import SufficientStats, feature_tag
 from fedcord.algorithms.analytic.sum_messages import STATS, add_messages, stats_update, summed_stats
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Updates
+from fedcord.core.contract import (
+    ClientResult,
+    Env,
+    Predictor,
+    Review,
+    ServerState,
+    Traits,
+    Updates,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -128,7 +136,7 @@ class FedACnnL:
         """Solve this round's layer."""
         tag = layer_tag(self.layers, state.shared, env)
         seconds: list[float] = []
-        sums = add_messages({}, with_seconds(updates, seconds), tag)
+        sums = add_messages({}, with_seconds(updates, seconds), tag, env)
         stats = summed_stats(sums, "packed64")
         weight = self.solve_layer(stats, env)
         shared = {**state.shared, f"layer{env.round}.weight": weight, **deadline_of(seconds)}
@@ -147,9 +155,9 @@ class FedACnnL:
         mixed = torch.cat([filters[:, :num_random], weight[:, num_random:]], dim=1)
         return unit_variance(mixed, gram, rows)
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores [B, C]; zero until the last layer is there."""
-        return network_scores(self.layers, shared, inputs, env)
+        return layers_predictor(self.layers, shared, env)
 
 
 def numbers_needed(task: Task) -> Review:
@@ -173,9 +181,13 @@ def layer_tag(layers: Layers, shared: Tensors, env: Env) -> int:
     return feature_tag(f"{layers}|{env.task.input_shape}|{env.seed}|{len(collected(shared))}")
 
 
-def network_scores(layers: Layers, shared: Tensors, inputs: Tensor, env: Env) -> Tensor:
-    """Scores [B, C] of the global network."""
-    weights = collected(shared)
+def layers_predictor(
+    layers: Layers, shared: Tensors, env: Env, last: Tensor | None = None
+) -> Predictor:
+    """Scores [B, C] of the global network, or of one with another last layer."""
+    task, seen, weights = env.task, shared[SEEN], collected(shared)
     if len(weights) < layers.depth:
-        return torch.zeros(len(inputs), env.task.num_classes, dtype=torch.float64)
-    return mask_unseen(layers.scores(inputs.cpu(), weights, env.task), shared[SEEN])
+        return zero_predictor(task)
+    if last is not None:
+        weights = [*weights[:-1], last.clone(memory_format=torch.contiguous_format)]
+    return Predictor(lambda inputs: mask_unseen(layers.scores(inputs.cpu(), weights, task), seen))

@@ -122,7 +122,7 @@ class FedHiP(SolvesFromSums):
             return masked_sums.meet(state, updates)
         messages: dict[ClientId, Update] = {}
         heard = _noted(updates, messages) if self.personalize_at == "server" else updates
-        sums = received(state, heard, self.wire, self.tag(state.shared, env), env)
+        sums = received(state, heard, self.wire, self.agreed_tag(state.shared, env), env)
         result = self.result_of(sums)
         if messages:
             models = [self._from_stats(result, self._decoded(u)) for u in messages.values()]

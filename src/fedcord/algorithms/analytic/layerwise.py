@@ -107,8 +107,10 @@ class Layers:
         shape = self.map_shape(0, task)
         every = self.stride if layer < len(self.channels) else 1
         block = at_once or max(1, NUMBERS_AT_ONCE // self.sample_numbers(layer, task))
-        for part in inputs.split(block):
-            x = part.to(torch.float64).view(len(part), *shape)
+        # an exported graph takes batches of any size, which cannot be cut beforehand
+        parts = (inputs,) if torch.compiler.is_exporting() else inputs.split(block)
+        for part in parts:
+            x = part.to(torch.float64).view(part.shape[0], *shape)
             for weight in weights:
                 x = self._activated(x, weight)
             yield self._rows(x, layer, every)
@@ -133,7 +135,7 @@ class Layers:
         maps = self._bent((kernel.T @ patches).add_(bias[:, None]))  # [B, C', P]
         height, width = x.shape[2:]
         window = (2 if _pooled(height) < height else 1, 2 if _pooled(width) < width else 1)
-        return F.max_pool2d(maps.view(len(x), -1, height, width), window)
+        return F.max_pool2d(maps.view(x.shape[0], -1, height, width), window)
 
     def _bent(self, x: Tensor) -> Tensor:
         """The activation, in place."""

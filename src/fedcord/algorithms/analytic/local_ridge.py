@@ -27,13 +27,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.analytic.closed_form import SEEN, WEIGHT, aligned, mask_unseen
+from fedcord.algorithms.analytic.closed_form import SEEN, WEIGHT, aligned, linear_predictor
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.own_ridge import own_ridge
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
+from fedcord.core.contract import (
+    ClientResult,
+    Env,
+    Predictor,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -90,10 +98,10 @@ class LocalRidge:
         count = torch.stack([update.tensors[COUNT] for _, update in updates]).sum(0)
         return state.next(state.shared, result={COUNT: count})
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores [B, C] of the client's model; without one, the class shares."""
         if WEIGHT not in memory:
             share = shared[COUNT] / shared[COUNT].sum().clamp(min=1).to(torch.float64)
-            return share.expand(len(inputs), -1)
-        scores = self.features(inputs, shared, env) @ aligned(memory, WEIGHT)
-        return mask_unseen(scores, memory[SEEN])
+            return Predictor(lambda inputs: share.expand(inputs.shape[0], -1))
+        features, weight = self.features.mapping(shared, env), aligned(memory, WEIGHT)
+        return linear_predictor(features, weight, memory[SEEN])

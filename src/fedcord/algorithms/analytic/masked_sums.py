@@ -19,6 +19,7 @@ from torch import Tensor
 from fedcord.algorithms.analytic.secagg import LEAST_CLIENTS, mask, unmasked_sum
 from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.errors import ProtocolError
+from fedcord.core.names import clients_listed
 from fedcord.core.tensors import Tensors, TensorSpec
 
 PRESENT, COHORT = "masks.present", "masks.cohort"
@@ -48,8 +49,8 @@ def masked(update: Update, shared: Tensors, env: Env) -> Update:
     cohort = shared[COHORT].tolist()
     if env.client not in cohort:
         raise ProtocolError(
-            f"client {env.client} has not announced itself, so nobody has masks towards it; masked "
-            "sums need the same clients in both rounds: use participation = 1."
+            f"{env.said(env.client)} has not announced itself, so nobody has masks towards it; "
+            "masked sums need the same clients in both rounds: use participation = 1."
         )
     return Update(mask(update.tensors, env.client, cohort, env.seed), weight=1.0)
 
@@ -70,7 +71,7 @@ def opened(
     if gone:
         raise ProtocolError(
             f"{len(gone)} of {len(cohort)} clients announced themselves and did not answer (client "
-            f"{', '.join(map(str, gone[:10]))}): the others' masks towards them are still in the "
+            f"{clients_listed(gone, env.names)}): the others' masks towards them are still in the "
             "sum. Start again with those that are there; recovery by revealed secrets is not part "
             "of the simulation."
         )

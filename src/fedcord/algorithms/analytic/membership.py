@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.algorithms.analytic.sum_messages import STATS, SUM, add_messages, check_tag
 from fedcord.core.contract import ClientId, Env, ServerState, Update
 from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.names import clients_listed
 from fedcord.core.tensors import Tensors, prefixed, select
 
 SAME_MESSAGE = 1e-9
@@ -31,11 +32,13 @@ LEAST_EIGENVALUE = -1e-10
 """Relative to the mean eigenvalue: below it, something was removed that had not been added."""
 
 
-@runtime_checkable
 class HoldsSums(Protocol):
-    """A method whose private state is what `add_messages` returns, and whose result follows."""
+    """The verbs of `Traits.holds_sums`.
 
-    def tag(self, shared: Tensors, env: Env) -> int:
+    The method's private state is what `add_messages` returns, and its result follows from it.
+    """
+
+    def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
         ...
 
@@ -60,7 +63,7 @@ def join(
 ) -> ServerState:
     """The finished state with further clients, or further samples of known ones, in it."""
     _check_exact(algorithm)
-    sums = add_messages(state.private, updates, algorithm.tag(state.shared, env))
+    sums = add_messages(state.private, updates, algorithm.agreed_tag(state.shared, env), env)
     return replace(state, private=sums, result=algorithm.result_of(sums))
 
 
@@ -82,23 +85,23 @@ def forget(
     """
     _check_exact(algorithm)
     rows, message = ledger_rows(state.private), select(update.tensors, STATS)
+    who = env.said(client)
     if client not in rows:
-        known = ", ".join(map(str, sorted(rows)[:20])) or "nobody"
+        known = clients_listed(rows, env.names) or "nobody"
         raise ProtocolError(
-            f"client {client} is not in the sums (in them: {known}); only what was added can be "
-            "removed."
+            f"{who} is not in the sums (in them: {known}); only what was added can be removed."
         )
-    check_tag(message, algorithm.tag(state.shared, env), client)
-    _check_same_message(rows[client], update, message, client)
+    check_tag(message, algorithm.agreed_tag(state.shared, env), who)
+    _check_same_message(rows[client], update, message, who)
     if len(rows) == 1:
         raise ProtocolError(
-            f"client {client} is the only one in the sums; delete the run instead of forgetting it."
+            f"{who} is the only one in the sums; delete the run instead of forgetting it."
         )
     del rows[client]
     total = select(state.private, SUM)
     left = {name: total[name] - message[name].to(total[name].dtype) for name in total}
     sums = {**prefixed(SUM, left), **prefixed(LEDGER, ledger(rows))}
-    _check_consistent(algorithm, sums, client)
+    _check_consistent(algorithm, sums, who)
     return replace(state, private=sums, result=algorithm.result_of(sums))
 
 
@@ -120,25 +123,23 @@ def _check_exact(algorithm: HoldsSums) -> None:
         )
 
 
-def _check_same_message(
-    row: list[float], update: Update, message: Tensors, client: ClientId
-) -> None:
+def _check_same_message(row: list[float], update: Update, message: Tensors, who: str) -> None:
     count, known = row[0], torch.tensor(row[1:], dtype=torch.float64)
     found = fingerprint(message)
     scale = known.abs().max().clamp(min=1.0)
     if count != update.weight or float((found - known).abs().max() / scale) > SAME_MESSAGE:
         raise ProtocolError(
-            f"client {client} had added {count:g} samples with other sums than the "
+            f"{who} had added {count:g} samples with other sums than the "
             f"{update.weight:g} samples to be removed; remove exactly what was added, with the "
             "same data and features."
         )
 
 
-def _check_consistent(algorithm: HoldsSums, sums: Tensors, client: ClientId) -> None:
+def _check_consistent(algorithm: HoldsSums, sums: Tensors, who: str) -> None:
     stats = algorithm.stats_of(sums)
     values = torch.linalg.eigvalsh(stats.gram_matrix())
     if float(values[0]) < LEAST_EIGENVALUE * max(float(values.mean()), 1e-300):
         raise ProtocolError(
-            f"without client {client} the sums have eigenvalue {float(values[0]):g}, which no "
+            f"without {who} the sums have eigenvalue {float(values[0]):g}, which no "
             "samples have; what is removed had not been added like this."
         )

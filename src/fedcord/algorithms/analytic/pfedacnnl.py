@@ -34,11 +34,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedcord.algorithms.analytic.adaptive_batch import Batches
-from fedcord.algorithms.analytic.closed_form import SEEN, WEIGHT, mask_unseen
+from fedcord.algorithms.analytic.closed_form import SEEN, WEIGHT
 from fedcord.algorithms.analytic.fedacnnl import (
     FedACnnL,
     layer_tag,
-    network_scores,
+    layers_predictor,
     network_start,
 )
 from fedcord.algorithms.analytic.layerwise import Layers, collected
@@ -48,6 +48,7 @@ from fedcord.core.contract import (
     ClientId,
     ClientResult,
     Env,
+    Predictor,
     Review,
     ServerState,
     Traits,
@@ -127,11 +128,13 @@ class PFedACnnL:
         heard = dict(updates)  # groups are made of class counts, so all have to be heard first
         tag = layer_tag(self.layers, state.shared, env)
         for client, update in heard.items():
-            check_tag(select(update.tensors, STATS), tag, client)
-        everyone = summed_stats(add_messages({}, sorted(heard.items()), tag), "packed64")
+            check_tag(select(update.tensors, STATS), tag, env.said(client))
+        everyone = summed_stats(add_messages({}, sorted(heard.items()), tag, env), "packed64")
         groups = self.groups(heard, env)
         weights = [
-            self._group_weight({c: heard[c] for c in heard if groups[c] == group}, everyone, tag)
+            self._group_weight(
+                {c: heard[c] for c in heard if groups[c] == group}, everyone, tag, env
+            )
             for group in range(1 + max(groups.values()))
         ]
         weight = self.shared_network.solve_layer(everyone, env)
@@ -176,18 +179,14 @@ class PFedACnnL:
             return 1 / strength, weight
         return self.pull, path.model(1 / self.pull)
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores [B, C]: the client's own last layer, or everybody's on the server."""
-        if WEIGHT not in memory:
-            return network_scores(self.layers, shared, inputs, env)
-        own = memory[WEIGHT].clone(memory_format=torch.contiguous_format)
-        weights = [*collected(shared)[:-1], own]
-        return mask_unseen(self.layers.scores(inputs.cpu(), weights, env.task), shared[SEEN])
+        return layers_predictor(self.layers, shared, env, memory.get(WEIGHT))
 
     def _group_weight(
-        self, members: Mapping[ClientId, Update], everyone: SufficientStats, tag: int
+        self, members: Mapping[ClientId, Update], everyone: SufficientStats, tag: int, env: Env
     ) -> Tensor:
-        own = summed_stats(add_messages({}, sorted(members.items()), tag), "packed64")
+        own = summed_stats(add_messages({}, sorted(members.items()), tag, env), "packed64")
         gram = own.gram_matrix() + self.borrow * everyone.gram_matrix()
         moment = own.moment + self.borrow * everyone.moment
         count = own.count + self.borrow * everyone.count

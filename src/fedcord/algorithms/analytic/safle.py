@@ -26,7 +26,8 @@ Limits: with groups of one bit it is a linear model of bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -40,7 +41,16 @@ from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats, feature_tag
 from fedcord.algorithms.analytic.sum_messages import STATS, add_messages
 from fedcord.algorithms.analytic.wire import decode_stats
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
+from fedcord.core.contract import (
+    ClientResult,
+    Env,
+    Predictor,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.rng import derive_seed
@@ -81,6 +91,7 @@ class SAFLe:
             rounds=2 if self.thresholds == "sums" else 1,
             additive=True,
             looks_through_network=self.features.looks_through_network,
+            holds_sums=True,
         )
 
     def review(self, task: Task) -> Review:
@@ -121,9 +132,10 @@ class SAFLe:
             tensors["spread.count"] = torch.tensor(len(rows))
             return ClientResult(Update(tensors, weight=len(rows)))
         size, classes = self.num_features(env.task), env.task.num_classes
-        total = StatsAccumulator(size, classes, self.tag(shared, env))
+        total = StatsAccumulator(size, classes, self.agreed_tag(shared, env))
+        indices = self.indices(shared, env)
         for rows, labels in self.features.batches(data.train, shared, env):
-            total.add(one_hot_tables(self.indices(rows, shared, env), 2**self.bits), labels)
+            total.add(one_hot_tables(indices(rows), 2**self.bits), labels)
         sums = total.stats().tensors()  # whole numbers, exact in float64
         counts = {n: t.to(torch.int32) if n in COUNTS else t for n, t in sums.items()}
         return ClientResult(Update(prefixed(STATS, counts), weight=len(data.train)))
@@ -138,35 +150,42 @@ class SAFLe:
             # a constant feature must not be cut at its own value by the rounding of sums
             deviation = torch.where(variance > 1e-9 * square, variance, 0.0).sqrt()
             return state.next({**state.shared, MEAN: mean, DEVIATION: deviation})
-        sums = add_messages({}, _widened(updates), self.tag(state.shared, env))
+        sums = add_messages({}, _widened(updates), self.agreed_tag(state.shared, env), env)
         return state.next(state.shared, sums, self.result_of(sums))
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores [B, C]: one look-up per group, added up."""
-        indices = self.indices(self.features(inputs, shared, env), shared, env)
-        rows = indices + torch.arange(indices.shape[1]) * 2**self.bits
-        weight = shared.get(WEIGHT)
-        assert weight is not None
-        scores = F.embedding_bag(rows, weight.contiguous(), mode="sum")
-        return mask_unseen(scores, shared[SEEN])
+        features, indices = self.features.mapping(shared, env), self.indices(shared, env)
+        weight, seen = shared[WEIGHT].contiguous(), shared[SEEN]
+        tables = torch.arange(self._num_groups(env.task)) * 2**self.bits
 
-    def indices(self, features: Tensor, shared: Tensors, env: Env) -> Tensor:
-        """Table rows [B, E] int64 of features [B, D₀]."""
+        def scores(inputs: Tensor) -> Tensor:
+            rows = indices(features(inputs)) + tables
+            return mask_unseen(F.embedding_bag(rows, weight, mode="sum"), seen)
+
+        return Predictor(scores)
+
+    def indices(self, shared: Tensors, env: Env) -> Callable[[Tensor], Tensor]:
+        """Features [B, D₀] to table rows [B, E] int64."""
         steps = [NormalDist().inv_cdf((k + 1) / (self.levels + 1)) for k in range(self.levels)]
-        places = torch.tensor(steps, dtype=torch.float64)
+        cuts = torch.tensor(steps, dtype=torch.float64)
         if MEAN in shared:
-            cuts = shared[MEAN][:, None] + shared[DEVIATION][:, None] * places
+            cuts = shared[MEAN][:, None] + shared[DEVIATION][:, None] * cuts
             cuts = cuts.float().double()  # inputs are float32, so rounding beyond that is noise
-        else:
-            cuts = places.expand(features.shape[1], -1)
-        digits = (features[:, :, None] > cuts).flatten(1)  # [B, D₀·L]
         generator = np.random.Generator(np.random.Philox(derive_seed(env.seed, "safle")))
-        order = torch.from_numpy(generator.permutation(digits.shape[1]))
-        groups = self._num_groups(env.task)
-        chosen = digits[:, order[: groups * self.bits]].view(len(digits), groups, self.bits)
-        return (chosen.long() << torch.arange(self.bits)).sum(2)
+        num_digits = self.features.num_features(env.task) * self.levels
+        shape = self._num_groups(env.task), self.bits
+        order = torch.from_numpy(generator.permutation(num_digits))[: math.prod(shape)]
+        places = torch.arange(self.bits)
 
-    def tag(self, shared: Tensors, env: Env) -> int:
+        def rows(features: Tensor) -> Tensor:
+            digits = (features[:, :, None] > cuts).flatten(1)  # [B, D₀·L]
+            chosen = digits[:, order].view(-1, *shape)
+            return (chosen.long() << places).sum(2)
+
+        return rows
+
+    def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the thresholded features."""
         inner = self.features.tag(shared, env)
         return feature_tag(f"{inner}|{self.levels}|{self.bits}|{self.groups}|{self.thresholds}")

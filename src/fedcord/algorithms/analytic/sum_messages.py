@@ -39,10 +39,10 @@ def received(
 ) -> dict[str, Tensor]:
     """Everybody's sums and who is in them, as `add_messages` returns them."""
     if wire != MASKED:
-        return add_messages({}, updates, tag)
+        return add_messages({}, updates, tag, env)
     total, clients = masked_sums.opened(state, updates, env)
     sums = select(total, STATS)
-    check_tag(sums, tag, clients[0])
+    check_tag(sums, tag, env.said(clients[0]))
     rows = ledger(dict.fromkeys(clients, NO_SAMPLES))
     return {**prefixed(SUM, sums), **prefixed(LEDGER, rows)}
 
@@ -53,7 +53,7 @@ def stats_update(stats: SufficientStats, form: str) -> Update:
 
 
 def add_messages(
-    before: Tensors, updates: Iterable[tuple[ClientId, Update]], tag: int
+    before: Tensors, updates: Iterable[tuple[ClientId, Update]], tag: int, env: Env
 ) -> dict[str, Tensor]:
     """Sums and ledger with further messages in them; nothing is held but the sums.
 
@@ -64,6 +64,7 @@ def add_messages(
         before: what this function returned earlier, or nothing.
         updates: the messages.
         tag: the features everybody must have used.
+        env: the server's place, which knows what clients are called.
 
     Returns:
         `sum.*` like the messages, real numbers in float64; `ledger.client` [K] ascending,
@@ -73,7 +74,7 @@ def add_messages(
     rows = ledger_rows(before)
     for client, update in updates:
         message = select(update.tensors, STATS)
-        check_tag(message, tag, client)
+        check_tag(message, tag, env.said(client))
         # plain numbers: a small tensor per client would scatter over the memory messages leave
         rows[client] = [
             a + b
@@ -92,12 +93,12 @@ def add_messages(
     return {**prefixed(SUM, total), **prefixed(LEDGER, ledger(rows))}
 
 
-def check_tag(message: Tensors, tag: int, client: ClientId) -> None:
-    """Refuse sums of other features."""
+def check_tag(message: Tensors, tag: int, who: str) -> None:
+    """Refuse sums of other features, saying whose they are."""
     count = int(message["class_count"].sum())
     if int(message["tag_sum"]) != tag * count:
         raise ProtocolError(
-            f"client {client} used other features than agreed (tag sum {int(message['tag_sum'])}, "
+            f"{who} used other features than agreed (tag sum {int(message['tag_sum'])}, "
             f"expected {tag} x {count} samples); give it the same encoder, preprocessing, "
             "random features and seed."
         )

@@ -27,7 +27,6 @@ Limits: μ = 0 is FedAvg, bit for bit (without the projection head).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -36,12 +35,18 @@ from torch.nn import functional as F
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.contrastive.projection import Projected
 from fedcord.algorithms.kit.local_sgd import LocalSGD, Loss
-from fedcord.algorithms.kit.model_exchange import MODEL, AveragesModels, cross_entropy, first_model
+from fedcord.algorithms.kit.model_exchange import (
+    MODEL,
+    AveragesModels,
+    cross_entropy,
+    first_model,
+    network_predictor,
+)
 from fedcord.algorithms.kit.outputs import features_of
-from fedcord.core.contract import ClientResult, Env, ServerState, Update
+from fedcord.core.contract import ClientResult, Env, Predictor, ServerState, Update
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
-from fedcord.core.task import load_into, tensors_of
+from fedcord.core.task import HeldNetwork, load_into, tensors_of
 from fedcord.core.tensors import Tensors, prefixed, select
 from fedcord.ops.unit import unit
 
@@ -89,11 +94,13 @@ class MOON(AveragesModels):
         kept = select(update.tensors, MODEL) if self.contrast_weight > 0 else {}
         return ClientResult(update, prefixed(PREVIOUS, kept))
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        """Class scores [B, C] of the global model."""
-        network = self._load(env.task.scratch_network(env.client), select(shared, MODEL), env)
-        with torch.inference_mode():
-            return cast(Tensor, network(inputs))
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        """The global model, through its projection where it has one."""
+        network, tensors = env.task.scratch_network(env.client), select(shared, MODEL)
+        if self.head == "none":
+            return network_predictor(HeldNetwork(network, tensors))
+        projected = self._projected(network, env)
+        return network_predictor(HeldNetwork(projected, tensors, projected.unused))
 
     def _contrast(self, received: nn.Module, previous: nn.Module) -> Loss:
         def loss(network: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:

@@ -23,18 +23,25 @@ class Projected(nn.Module):
 
     Attributes:
         network: gives the features.
+        feature_dim: P.
     """
 
     def __init__(self, network: nn.Module, width: int, num_classes: int) -> None:
         super().__init__()
         dim = int(network.feature_dim)  # type: ignore[arg-type]
         self.network = network
+        self.feature_dim = width
         with torch.device("meta"):  # PyTorch would draw weights from its global generator
             hidden, out = nn.Linear(dim, dim), nn.Linear(dim, width)
             head = nn.Linear(width, num_classes)
         device = next(network.parameters()).device
         self.hidden, self.out = hidden.to_empty(device=device), out.to_empty(device=device)
         self.head = head.to_empty(device=device)
+
+    @property
+    def unused(self) -> str:
+        """Start of the names of the network's own head."""
+        return f"{NETWORK}.{head_prefix(self.network)}"
 
     def features(self, inputs: Tensor) -> Tensor:
         """[B, ...] inputs to [B, P] projections."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fedcord.core.errors import ProtocolError
-from fedcord.core.task import Task, tensors_of
+from fedcord.core.task import HeldNetwork, Task, check_tensors, tensors_of
 from fedcord.core.tensors import Tensors
 
 
@@ -45,15 +45,17 @@ def encoder_with(task: Task, tensors: Tensors, client: int | None = None) -> nn.
     reuses the module, so keep no reference to it.
     """
     network = task.scratch_network(client)
-    head = head_prefix(network)
-    own = {n: t for n, t in network.state_dict().items() if not n.startswith(head)}
-    if own.keys() != tensors.keys():
-        wrong = sorted(own.keys() ^ tensors.keys())
-        raise ProtocolError(
-            f"the encoder and the tensors differ in {', '.join(wrong)}; "
-            "use the model the tensors were trained with."
-        )
+    own = network.state_dict()
+    check_tensors(own, tensors, without=head_prefix(network))
     with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
+        for name, tensor in tensors.items():
+            own[name].copy_(tensor)
     return network.eval()
+
+
+def held_encoder(
+    task: Task, tensors: Tensors, client: int | None = None, training: bool = False
+) -> HeldNetwork:
+    """The same as a network to keep; `training` is told in `HeldNetwork`."""
+    network = task.scratch_network(client)
+    return HeldNetwork(network, tensors, head_prefix(network), training)

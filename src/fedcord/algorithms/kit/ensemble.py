@@ -1,16 +1,15 @@
-"""Networks of an ensemble as tensors, stacked by architecture, and their outputs on a batch."""
+"""Networks of an ensemble as tensors, stacked by architecture, and their outputs on inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from fedcord.algorithms.kit.encoder import head_prefix
+from fedcord.algorithms.kit.encoder import held_encoder
 from fedcord.algorithms.kit.outputs import Output
 from fedcord.core.contract import ClientId, Env
-from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors, prefixed, select
 
 ENSEMBLE = "ensemble"
@@ -35,17 +34,20 @@ def pack(models: Mapping[ClientId, Tensors], env: Env) -> dict[str, Tensor]:
     return out
 
 
-def member_outputs(
-    result: Tensors, inputs: Tensor, env: Env, output: Output, batch_norm: str = "running"
-) -> Iterator[tuple[int, Tensor]]:
-    """(place among all members in ascending order, output [B, ...]) of every network.
+MemberOutputs = Callable[[Tensor], Iterator[tuple[int, Tensor]]]
+"""Prepared inputs to (place among all members in ascending order, output [B, ...]) of each."""
 
-    Each network's tensors are read once per call. Networks that are nothing but linear layers run
-    as one batched product; convolutions are faster one network after the other.
+
+def member_outputs(
+    result: Tensors, env: Env, output: Output, batch_norm: str = "running"
+) -> MemberOutputs:
+    """Every network of an ensemble, loaded once and ready to be asked.
+
+    Networks that are nothing but linear layers run as one batched product; convolutions are faster
+    one network after the other.
 
     Args:
         result: holds what `pack` gave.
-        inputs: [B, ...] prepared.
         env: the server's place.
         output: what to ask of each network.
         batch_norm: `running` statistics, or those of this `batch`, as FAFI's released code does
@@ -53,43 +55,33 @@ def member_outputs(
     """
     held = select(result, ENSEMBLE)
     places = _places(held)
+    groups = []
     for which in sorted({name.partition(".")[0] for name in held}, key=int):
         group = select(held, which)
         clients = group["clients"].tolist()
-        network = env.task.scratch_network(clients[0]).eval()
-        stacked = select(group, "model")
-        if batch_norm == "running" and is_linear_only(network) and stacked:
-            outputs = _outputs_at_once(network, stacked, inputs, output)
-            yield from zip((places[client] for client in clients), outputs, strict=True)
-            continue
-        for row, client in enumerate(clients):
-            load(network, {name: tensor[row] for name, tensor in stacked.items()})
-            network.train(batch_norm == "batch")
-            try:
-                out = output(network, inputs)
-            finally:
-                network.eval()
-            yield places[client], out
+        ask = _asked(select(group, "model"), clients, env, output, batch_norm == "batch")
+        groups.append(([places[client] for client in clients], ask))
+
+    def outputs(inputs: Tensor) -> Iterator[tuple[int, Tensor]]:
+        for found, ask in groups:
+            yield from zip(found, ask(inputs), strict=True)
+
+    return outputs
+
+
+def weighted_sum(outputs: Iterable[tuple[int, Tensor]], weights: Sequence[float]) -> Tensor:
+    """Σ w_i o_i over (place, output) of members, with the weights of all members."""
+    return sum((weights[place] * output for place, output in outputs), start=torch.zeros(()))
+
+
+def log_of_mean(probabilities: Tensor) -> Tensor:
+    """Finite logarithms of probabilities [B, C], which cross-entropy reads."""
+    return probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny).log()
 
 
 def num_members(result: Tensors) -> int:
     """K of an ensemble that `pack` made."""
     return len(_places(select(result, ENSEMBLE)))
-
-
-def load(network: nn.Module, tensors: Tensors) -> None:
-    """Copy `tensors` into `network`; only the head may be missing."""
-    own = network.state_dict()
-    head = head_prefix(network)
-    wrong = {name for name in own.keys() ^ tensors.keys() if not name.startswith(head)}
-    if wrong:
-        raise ProtocolError(
-            f"the network and the member's tensors differ in {', '.join(sorted(wrong))}; "
-            "use the model the tensors were trained with."
-        )
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            own[name].copy_(tensor)
 
 
 def is_linear_only(network: nn.Module) -> bool:
@@ -114,17 +106,35 @@ class _Asks(nn.Module):
         return self.output(self.network, inputs)
 
 
-def _outputs_at_once(
-    network: nn.Module, stacked: Tensors, inputs: Tensor, output: Output
-) -> Tensor:
+def _asked(
+    stacked: Tensors, clients: Sequence[ClientId], env: Env, output: Output, training: bool
+) -> Callable[[Tensor], Iterable[Tensor]]:
+    """What asks all members of one architecture, in their order."""
+    network = env.task.scratch_network(clients[0])
+    if stacked and not training and is_linear_only(network):
+        return _asked_at_once(network, stacked, env, output)
+    rows = [{name: tensor[row] for name, tensor in stacked.items()} for row in range(len(clients))]
+    members = [held_encoder(env.task, own, clients[0], training) for own in rows]
+    return lambda inputs: (output(member, inputs) for member in members)
+
+
+def _asked_at_once(
+    network: nn.Module, stacked: Tensors, env: Env, output: Output
+) -> Callable[[Tensor], Tensor]:
     asks = _Asks(network, output)
+    # in fresh memory, because alignment decides the last bits of products
+    own = {n: t.to(env.task.device).clone() for n, t in prefixed("network", stacked).items()}
 
-    def one(tensors: dict[str, Tensor]) -> Tensor:
-        out: Tensor = torch.func.functional_call(asks, tensors, (inputs,))
-        return out
+    def ask(inputs: Tensor) -> Tensor:
+        def one(tensors: dict[str, Tensor]) -> Tensor:
+            out: Tensor = torch.func.functional_call(asks, tensors, (inputs,))
+            return out
 
-    outputs: Tensor = torch.func.vmap(one)(prefixed("network", stacked))
-    return outputs
+        asks.eval()
+        outputs: Tensor = torch.func.vmap(one)(own)
+        return outputs
+
+    return ask
 
 
 def _places(held: Tensors) -> dict[ClientId, int]:

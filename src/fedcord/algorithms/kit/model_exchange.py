@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import cast
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -14,6 +12,7 @@ from fedcord.core.contract import (
     ClientResult,
     Env,
     FeatureView,
+    Predictor,
     Review,
     ServerState,
     Traits,
@@ -39,7 +38,7 @@ class AveragesModels(ABC):
     @property
     def traits(self) -> Traits:
         """The user chooses the number of rounds."""
-        return Traits(shows_features=True)
+        return Traits()
 
     def review(self, task: Task) -> Review:
         """What the method's parts have to say, local training above all."""
@@ -63,24 +62,21 @@ class AveragesModels(ABC):
         """The mean of the clients' models, weighted by their numbers of examples."""
         return state.next(shared=mean_of_models(updates))
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        """Class scores [B, C] of the global model."""
-        network = received_model(shared, env)
-        with torch.inference_mode():
-            scores: Tensor = network(inputs)
-        return scores
-
-    def feature_view(
-        self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
-    ) -> FeatureView:
-        """Features of the global model, and `prototypes`."""
-        network = cast(Network, received_model(shared, env))
-        with torch.inference_mode():
-            return FeatureView(network.features(inputs), self.prototypes(shared))
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        """The global model's class scores and features, and `prototypes` beside them."""
+        network = env.task.held_network(select(shared, MODEL), env.client)
+        return network_predictor(network, self.prototypes(shared))
 
     def prototypes(self, shared: Tensors) -> Tensor | None:
         """[C, M, D] vectors of classes that the method holds; most hold none."""
         return None
+
+
+def network_predictor(network: Network, prototypes: Tensor | None = None) -> Predictor:
+    """What one network says, and what it makes of inputs beside prototypes [C, M, D]."""
+    return Predictor(
+        network, features=lambda inputs: FeatureView(network.features(inputs), prototypes)
+    )
 
 
 def first_model(env: Env) -> dict[str, Tensor]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from torch import Tensor, nn
 
-Output = Callable[[nn.Module, Tensor], Tensor]
+from fedcord.core.task import Network
+
+Output = Callable[[nn.Module | Network, Tensor], Tensor]
 """(network, prepared inputs [B, ...]) to [B, anything]."""
 
 
-def features_of(network: nn.Module, inputs: Tensor) -> Tensor:
+def features_of(network: nn.Module | Network, inputs: Tensor) -> Tensor:
     """[B, D] features."""
-    features: Tensor = network.features(inputs)  # type: ignore[operator]
-    return features
+    return cast(Network, network).features(inputs)
 
 
-def scores_of(network: nn.Module, inputs: Tensor) -> Tensor:
+def scores_of(network: nn.Module | Network, inputs: Tensor) -> Tensor:
     """[B, C] class scores."""
     scores: Tensor = network(inputs)
     return scores

@@ -35,20 +35,20 @@ def gave_up(policy: Policy, epoch: int, ratio: float, lr: float) -> str:
     return f"{text}; lower local.lr (now {lr:g}) or local.clip."
 
 
-def observations(policy: Policy, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
+def observations(policy: Policy, metrics: Mapping[str, float]) -> tuple[str, ...]:
     """What a client's metrics of one chunk deserve to be said about."""
     found = []
     if "runaway_epoch" in metrics:
         found.append(
-            f"client {client}: λ_raw {metrics['lambda_raw']:.1e} after epoch "
+            f"λ_raw {metrics['lambda_raw']:.1e} after epoch "
             f"{metrics['runaway_epoch']:.0f}, alignment dominates; {remedy(policy)}"
         )
     if SHORT in metrics:
         found.append(
-            f"client {client} has {metrics[SHORT]:.0f} examples, fewer than local.batch_size: "
-            "every step sees all of them"
+            f"{metrics[SHORT]:.0f} examples are fewer than local.batch_size: every step sees all "
+            "of them"
         )
     skipped = metrics.get("skipped_steps", 0.0)
     if skipped > 0 and math.isfinite(skipped):
-        found.append(f"client {client}: {skipped:.0f} steps were not finite and were skipped")
+        found.append(f"{skipped:.0f} steps were not finite and were skipped")
     return tuple(found)

@@ -61,6 +61,7 @@ from fedcord.core.contract import (
     METRIC,
     ClientResult,
     Env,
+    Predictor,
     Review,
     ServerState,
     Traits,
@@ -122,9 +123,9 @@ class OneShot:
         errors = (different,) if len(task.networks) > 1 else ()
         return client_review(self, task) + self.server.review(task) + Review(errors)
 
-    def observations(self, client: int, metrics: Mapping[str, float]) -> tuple[str, ...]:
+    def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong, in plain words."""
-        return observations(self.policy, client, metrics)
+        return observations(self.policy, metrics)
 
     def work(self, shared: Tensors, env: Env) -> Work | None:
         """All parts but the server, of which only what it asks clients to send matters."""
@@ -179,12 +180,12 @@ class OneShot:
             result=prefixed(FUSED, self.server.fuse(members, points, env)),
         )
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Class scores [B, C] of the fused model."""
         fused = select(shared, FUSED)
         if not fused:
             raise ProtocolError("there is no fused model yet; predict after a round.")
-        return self.server.predict(fused, inputs, env)
+        return Predictor(self.server.scores(fused, env))
 
     @property
     def _work(self) -> LocalWork:

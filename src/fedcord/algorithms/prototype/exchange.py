@@ -16,10 +16,8 @@ from torch import Tensor
 
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import MODEL
-from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.prototype.local_work import (
-    classified,
-    current_network,
+    current_model,
     feature_dims,
     first_network,
 )
@@ -29,6 +27,7 @@ from fedcord.core.contract import (
     ClientResult,
     Env,
     FeatureView,
+    Predictor,
     Review,
     ServerState,
     Traits,
@@ -76,7 +75,7 @@ class ExchangesPrototypes(ABC):
     def traits(self) -> Traits:
         """The user chooses the number of rounds, and whether models stay with the clients."""
         own = self.exchange == "prototypes"
-        return Traits(keeps_own_models=own, answers_by_rules=True, shows_features=True)
+        return Traits(keeps_own_models=own)
 
     @property
     def rules(self) -> tuple[str, str]:
@@ -120,32 +119,29 @@ class ExchangesPrototypes(ABC):
 
         return mean_model(state, models()), uploads
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        """Class scores [B, C] by the rule that counts."""
-        return self.predict_by_rules(shared, memory, inputs, env)[self.rules[0]]
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        """The global or the client's own model beside the global prototypes.
 
-    def predict_by_rules(
-        self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
-    ) -> Mapping[str, Tensor]:
-        """Class scores [B, C] by the nearest prototype and by the network's classifier."""
-        network = current_network(shared, memory, env)
-        with torch.inference_mode():
-            features = features_of(network, inputs)
-            known = self.known(shared).to(features.device)
+        It answers by the nearest prototype and by the network's classifier.
+        """
+        network = env.task.held_network(current_model(shared, memory, env), env.client)
+        known, rules = self.known(shared).to(env.task.device), self.rules
+        values, held = known.values, known.held
+
+        def scores_by_rule(inputs: Tensor) -> dict[str, Tensor]:
+            features = network.features(inputs)
             scores = {
-                BY_PROTOTYPES: nearest_scores(features, known.values, known.held),
-                BY_CLASSIFIER: classified(network, features),
+                BY_PROTOTYPES: nearest_scores(features, values, held),
+                BY_CLASSIFIER: network.classify(features),
             }
-        return {rule: scores[rule] for rule in self.rules}
+            return {rule: scores[rule] for rule in rules}
 
-    def feature_view(
-        self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env
-    ) -> FeatureView:
-        """Features of the global or the client's own model, and the global prototypes."""
-        with torch.inference_mode():
-            features = features_of(current_network(shared, memory, env), inputs)
-        known = self.known(shared)
-        return FeatureView(features, known.values.where(known.held[:, None], torch.nan)[:, None])
+        table = values.where(held[:, None], torch.nan)[:, None]
+        return Predictor(
+            lambda inputs: scores_by_rule(inputs)[rules[0]],
+            scores_by_rule,
+            lambda inputs: FeatureView(network.features(inputs), table),
+        )
 
     @abstractmethod
     def first_knowledge(self, env: Env) -> ServerState:

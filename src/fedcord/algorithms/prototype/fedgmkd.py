@@ -72,6 +72,7 @@ from fedcord.algorithms.prototype.prototypes import Prototypes, joined
 from fedcord.core.contract import ClientResult, Env, ServerState, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
+from fedcord.core.task import Network
 from fedcord.core.tensors import Tensors, TensorSpec, select
 from fedcord.losses.prototypes import prototype_alignment
 from fedcord.ops.present_rows import dense_rows, present_rows
@@ -133,7 +134,7 @@ class FedGMKD(ExchangesPrototypes):
         """Mean feature and mean soft prediction of each class, in evaluation mode."""
         dim, classes = feature_dims(env.task)[0], env.task.num_classes
 
-        def both(network: nn.Module, inputs: Tensor) -> Tensor:
+        def both(network: nn.Module | Network, inputs: Tensor) -> Tensor:
             features = features_of(network, inputs)
             soft = (classified(network, features) / self.temperature).softmax(1)
             return torch.cat([features, soft], dim=1)

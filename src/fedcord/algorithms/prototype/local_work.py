@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,13 +12,13 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.kit.class_means import class_means
 from fedcord.algorithms.kit.local_sgd import LocalSGD, Loss
-from fedcord.algorithms.kit.model_exchange import MODEL, cross_entropy, received_model
+from fedcord.algorithms.kit.model_exchange import MODEL, cross_entropy
 from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.kit.stacked_mlp import can_train_stacked, train_stacked
 from fedcord.algorithms.prototype.prototypes import Prototypes
 from fedcord.core.contract import ClientResult, Env, Update
 from fedcord.core.examples import ClientData
-from fedcord.core.task import Task, load_into, tensors_of
+from fedcord.core.task import Network, Task, load_into, tensors_of
 from fedcord.core.tensors import Tensors, prefixed, select
 from fedcord.losses.prototypes import prototype_alignment
 
@@ -36,10 +37,13 @@ def first_network(env: Env) -> nn.Module:
 
 def current_network(shared: Tensors, memory: Tensors, env: Env) -> nn.Module:
     """The model received, or the client's own, or what every client starts from."""
-    if select(shared, MODEL):
-        return received_model(shared, env)
-    own = select(memory, MODEL) or tensors_of(first_network(env))
-    return env.task.network_with(own, env.client)
+    return env.task.network_with(current_model(shared, memory, env), env.client)
+
+
+def current_model(shared: Tensors, memory: Tensors, env: Env) -> Tensors:
+    """The tensors of `current_network`."""
+    known = select(shared, MODEL) or select(memory, MODEL)
+    return known or tensors_of(first_network(env))
 
 
 def train(
@@ -81,10 +85,9 @@ def answer(
     return ClientResult(update, {**(model if keeps_own else {}), **kept})
 
 
-def classified(network: nn.Module, features: Tensor) -> Tensor:
+def classified(network: nn.Module | Network, features: Tensor) -> Tensor:
     """[B, D] features to [B, C] class scores."""
-    scores: Tensor = network.classify(features)  # type: ignore[operator]
-    return scores
+    return cast(Network, network).classify(features)
 
 
 def no_prototypes(env: Env) -> Prototypes:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _NAMED = 5
+DIGITS, LEAST_DEVIATION = 4, 1e-3
+"""How constants are rounded, and what the deviation of a channel without any is taken for."""
 
 
 def is_image(name: str) -> bool:
@@ -208,8 +210,9 @@ def channel_statistics(images: Array) -> tuple[tuple[float, ...], tuple[float, .
         counts = np.bincount(images[:, channel].ravel(), minlength=256)
         share = counts / max(1, counts.sum())
         mean = float(share @ values)
-        means.append(round(mean, 4))
-        deviations.append(round(max(float(share @ (values - mean) ** 2) ** 0.5, 1e-3), 4))
+        means.append(round(mean, DIGITS))
+        deviation = float(share @ (values - mean) ** 2) ** 0.5
+        deviations.append(round(max(deviation, LEAST_DEVIATION), DIGITS))
     return tuple(means), tuple(deviations)
 
 

@@ -12,7 +12,7 @@ from fedcord.data.tables.preparation import TablePreparation
 from fedcord.data.tables.sums import TableSums
 
 
-def prepared(dataset: Dataset, training_rows: Sequence[Labels]) -> tuple[Dataset, TablePreparation]:
+def prepared(dataset: Dataset, training_rows: Sequence[Labels]) -> Dataset:
     """Make vectors of a table, by the sums of what each client trains on.
 
     Args:
@@ -21,7 +21,7 @@ def prepared(dataset: Dataset, training_rows: Sequence[Labels]) -> tuple[Dataset
             test rows have no say.
 
     Returns:
-        The data set of kind "vector", which needs no further scaling, and how it was made.
+        The data set of kind "vector", which needs no further scaling and knows how it was made.
     """
     schema = dataset.table
     assert schema is not None
@@ -36,14 +36,12 @@ def prepared(dataset: Dataset, training_rows: Sequence[Labels]) -> tuple[Dataset
     def vectors(split: Split) -> Split:
         return replace(split, inputs=preparation.inputs(schema.columns, split.inputs))
 
-    return (
-        replace(
-            dataset,
-            kind="vector",
-            train=vectors(train),
-            test=vectors(dataset.test),
-            scale="none",
-            table=None,
-        ),
-        preparation,
+    return replace(
+        dataset,
+        kind="vector",
+        train=vectors(train),
+        test=vectors(dataset.test),
+        scale="none",
+        table=None,
+        preparation=preparation,
     )

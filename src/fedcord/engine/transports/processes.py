@@ -89,6 +89,7 @@ class ProcessesTransport:
         setup = {
             "blueprint": blueprint.to_json(),
             "fingerprint": population.fingerprint,
+            "names": list(population.names.items()),
             "agreement": asdict(agreement or Agreement()),
             "cache": None if cache is None else cache.plain(),
         }

@@ -50,7 +50,7 @@ def _serve(parent: Connection, data: int) -> None:
     cache = header["cache"]
     node = ClientNode.of(
         Blueprint.from_json(header["blueprint"]),
-        Population.from_tensors(tensors, header["fingerprint"]),
+        Population.from_tensors(tensors, header["fingerprint"], dict(header["names"])),
         InProcessMemory(),
         Agreement(**header["agreement"]),
         None if cache is None else WorkCache.from_plain(cache),

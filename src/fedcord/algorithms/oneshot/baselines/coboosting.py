@@ -44,14 +44,14 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
     ONE_SHOT,
     SendsOnce,
     Uploads,
-    predict_fused,
+    fused_predictor,
     upload_weights,
 )
 from fedcord.algorithms.oneshot.baselines.pool import Pool
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis, Synthesizer
 from fedcord.algorithms.oneshot.baselines.teacher import Teacher
 from fedcord.algorithms.oneshot.baselines.teaching_losses import divergence, hard_loss
-from fedcord.core.contract import Env, ServerState
+from fedcord.core.contract import Env, Predictor, ServerState
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, prefixed
 
@@ -114,9 +114,9 @@ class CoBoosting(SendsOnce):
             loss = loss - self.adversarial_weight * apart
         return loss
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Class scores [B, C] of the student."""
-        return predict_fused(shared, inputs, env)
+        return fused_predictor(shared, env)
 
 
 def _scores_of_generated(

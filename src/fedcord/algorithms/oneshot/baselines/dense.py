@@ -39,7 +39,7 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
     ONE_SHOT,
     SendsOnce,
     Uploads,
-    predict_fused,
+    fused_predictor,
     upload_weights,
 )
 from fedcord.algorithms.oneshot.baselines.pool import Pool
@@ -47,7 +47,7 @@ from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis, Synthesize
 from fedcord.algorithms.oneshot.baselines.teacher import Teacher
 from fedcord.algorithms.oneshot.baselines.teaching_losses import boundary_loss
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
-from fedcord.core.contract import Env, ServerState
+from fedcord.core.contract import Env, Predictor, ServerState
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, prefixed
 
@@ -95,6 +95,6 @@ class Dense(SendsOnce):
             loss = loss + self.boundary_weight * boundary_loss(scores, student.scores(inputs))
         return loss
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Class scores [B, C] of the student."""
-        return predict_fused(shared, inputs, env)
+        return fused_predictor(shared, env)

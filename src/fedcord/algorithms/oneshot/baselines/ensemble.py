@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedcord.algorithms.kit.encoder import head_prefix
-from fedcord.algorithms.kit.ensemble import member_outputs, pack
+from fedcord.algorithms.kit.ensemble import log_of_mean, member_outputs, pack, weighted_sum
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.outputs import features_of, scores_of
 from fedcord.algorithms.oneshot.baselines.one_exchange import (
@@ -36,9 +36,9 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
     upload_weights,
 )
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
-from fedcord.core.contract import Env, ServerState
+from fedcord.core.contract import Env, Predictor, ServerState
 from fedcord.core.params import check_params, param
-from fedcord.core.tensors import Tensors, prefixed
+from fedcord.core.tensors import Tensors, prefixed, select
 from fedcord.ops.weighted_mean import weighted_mean
 
 WEIGHTS, HEAD = "fused.weights", "fused.head"
@@ -68,18 +68,19 @@ class Ensemble(SendsOnce):
         )
         return {**pack(models, env), **prefixed(HEAD, mean), WEIGHTS: torch.tensor(weights)}
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Class scores [B, C]; logarithms of the mean probabilities for `probabilities`."""
-        weights = shared[WEIGHTS].tolist()
+        weights, head = shared[WEIGHTS].tolist(), select(shared, HEAD)
         ask = features_of if self.fusion == "features" else scores_of
-        total = torch.zeros(())
-        with torch.inference_mode():
-            for place, output in member_outputs(shared, inputs, env, ask):
-                part = output.softmax(dim=1) if self.fusion == "probabilities" else output
-                total = total + weights[place] * part
-            if self.fusion == "features":
-                bias = shared.get(f"{HEAD}.bias")
-                return F.linear(total, shared[f"{HEAD}.weight"], bias)
+        members = member_outputs(shared, env, ask)
+
+        def scores(inputs: Tensor) -> Tensor:
             if self.fusion == "probabilities":
-                return total.clamp(min=torch.finfo(total.dtype).tiny).log()
-            return total
+                said = ((place, output.softmax(dim=1)) for place, output in members(inputs))
+                return log_of_mean(weighted_sum(said, weights))
+            mean = weighted_sum(members(inputs), weights)
+            if self.fusion == "features":
+                return F.linear(mean, head["weight"], head.get("bias"))
+            return mean
+
+        return Predictor(scores)

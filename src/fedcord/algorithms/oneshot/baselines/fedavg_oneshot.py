@@ -27,9 +27,9 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
     ONE_SHOT,
     SendsOnce,
     Uploads,
-    predict_fused,
+    fused_predictor,
 )
-from fedcord.core.contract import Env, ServerState
+from fedcord.core.contract import Env, Predictor, ServerState
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, prefixed
 from fedcord.ops.weighted_mean import weighted_mean
@@ -49,6 +49,6 @@ class FedAvgOneShot(SendsOnce):
         mean = weighted_mean((upload.model, upload.size) for upload in uploads.values())
         return prefixed(FUSED, mean)
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Class scores [B, C] of the mean model."""
-        return predict_fused(shared, inputs, env)
+        return fused_predictor(shared, env)

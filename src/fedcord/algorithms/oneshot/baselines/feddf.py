@@ -40,13 +40,13 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
     ONE_SHOT,
     SendsOnce,
     Uploads,
-    predict_fused,
+    fused_predictor,
     upload_weights,
 )
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis, Synthesizer
 from fedcord.algorithms.oneshot.baselines.teacher import Teacher
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
-from fedcord.core.contract import Env, ServerState
+from fedcord.core.contract import Env, Predictor, ServerState
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -121,9 +121,9 @@ class FedDF(SendsOnce):
         scores = torch.einsum("k,kbc->bc", weights, members)
         return F.cross_entropy(scores, labels) + self.statistics_weight * gap
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Class scores [B, C] of the student."""
-        return predict_fused(shared, inputs, env)
+        return fused_predictor(shared, env)
 
 
 def read_inputs(file: str, task: Task) -> Tensor:

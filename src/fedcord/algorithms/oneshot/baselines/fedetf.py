@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedcord.algorithms.kit.ensemble import member_outputs, pack
+from fedcord.algorithms.kit.ensemble import member_outputs, pack, weighted_sum
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import first_model, model_update, received_model
 from fedcord.algorithms.kit.outputs import scores_of
@@ -43,7 +43,7 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
 )
 from fedcord.algorithms.oneshot.frames import simplex_frame
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
-from fedcord.core.contract import ClientResult, Env, Review, ServerState
+from fedcord.core.contract import ClientResult, Env, Predictor, Review, ServerState
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -111,17 +111,19 @@ class FedETF(SendsOnce):
             return prefixed(MODEL, weighted_mean(zip(models.values(), weights, strict=True)))
         return {**pack(models, env), WEIGHTS: torch.tensor(weights)}
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scaled cosines to the classes of the frame [B, C]."""
         frame = shared[FRAME].to(env.task.device)
-        with torch.inference_mode():
-            if self.fusion == "param_avg":
-                network = env.task.network_with(select(shared, MODEL))
-                return frame_scores(network(inputs), frame, self.scale)
-            weights, total = shared[WEIGHTS].tolist(), torch.zeros(())
-            for place, output in member_outputs(shared, inputs, env, scores_of):
-                total = total + weights[place] * frame_scores(output, frame, self.scale)
-            return total
+        if self.fusion == "param_avg":
+            network = env.task.held_network(select(shared, MODEL))
+            return Predictor(lambda inputs: frame_scores(network(inputs), frame, self.scale))
+        weights, members = shared[WEIGHTS].tolist(), member_outputs(shared, env, scores_of)
+
+        def scores(inputs: Tensor) -> Tensor:
+            said = ((k, frame_scores(output, frame, self.scale)) for k, output in members(inputs))
+            return weighted_sum(said, weights)
+
+        return Predictor(scores)
 
 
 def frame_scores(projected: Tensor, frame: Tensor, scale: float) -> Tensor:

@@ -22,7 +22,7 @@ Limits: one client is its own nearest-mean classifier.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from torch import Tensor
 
 from fedcord.algorithms.kit.class_means import class_means
 from fedcord.algorithms.kit.cross_entropy_training import train_received
-from fedcord.algorithms.kit.ensemble import member_outputs, pack
+from fedcord.algorithms.kit.ensemble import member_outputs, pack, weighted_sum
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import MODEL, model_spec
 from fedcord.algorithms.kit.outputs import features_of
@@ -44,7 +44,7 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
     upload_weights,
 )
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
-from fedcord.core.contract import ClientResult, Env, ServerState
+from fedcord.core.contract import ClientResult, Env, Predictor, ServerState
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
@@ -121,18 +121,17 @@ class FedProtoOneShot(SendsOnce):
         mean = weighted_mean(zip(models.values(), weights, strict=True))
         return {**prefixed(f"{FUSED}.{MODEL}", mean), **fused}
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Minus the mean squared distance to each class mean, [B, C]."""
-        with torch.inference_mode():
-            if self.fusion == "param_avg":
-                network = env.task.network_with(select(shared, f"{FUSED}.{MODEL}"))
-                features = features_of(network, inputs)
-            else:
-                weights = shared[WEIGHTS].tolist()
-                features = torch.zeros(())
-                for place, own in member_outputs(shared, inputs, env, features_of):
-                    features = features + weights[place] * own
-            return nearest_scores(features, shared[PROTOTYPES], shared[HELD])
+        features, means, held = self._features(shared, env), shared[PROTOTYPES], shared[HELD]
+        return Predictor(lambda inputs: nearest_scores(features(inputs), means, held))
+
+    def _features(self, shared: Tensors, env: Env) -> Callable[[Tensor], Tensor]:
+        """Prepared inputs to the features [B, D] that class means are compared with."""
+        if self.fusion == "param_avg":
+            return env.task.held_network(select(shared, f"{FUSED}.{MODEL}")).features
+        weights, members = shared[WEIGHTS].tolist(), member_outputs(shared, env, features_of)
+        return lambda inputs: weighted_sum(members(inputs), weights)
 
 
 def _with_means(result: ClientResult, data: ClientData, env: Env) -> ClientResult:

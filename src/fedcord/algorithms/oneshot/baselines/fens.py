@@ -32,7 +32,7 @@ aggregator.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,7 @@ from fedcord.algorithms.oneshot.baselines.score_aggregator import KINDS, ScoreAg
 from fedcord.core.contract import (
     ClientResult,
     Env,
+    Predictor,
     Review,
     ServerState,
     Traits,
@@ -190,14 +191,13 @@ class FENS:
         # models were sent with the round that ends here, and are not sent again
         return state.next(mean, moments, result=held or state.result)
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Class scores [B, C] of the aggregator on the models' scores."""
         if not select(shared, AGGREGATOR):
             raise ProtocolError("there are no models yet; predict after a round.")
-        network = self._network(shared, env.task, num_members(shared)).eval()
-        with torch.inference_mode():
-            scores: Tensor = network(_side_by_side(grow(shared), inputs, env))
-        return scores
+        network = self._network(shared, env.task, num_members(shared)).requires_grad_(False).eval()
+        side_by_side = _side_by_side(grow(shared), env)
+        return Predictor(lambda inputs: network(side_by_side(inputs)))
 
     @property
     def _alone(self) -> FedAvgOneShot:
@@ -239,26 +239,29 @@ class FENS:
         if SCORES in memory:
             return memory[SCORES]
         if not select(shared, ENSEMBLE):
+            assert env.client is not None
             raise ProtocolError(
-                f"client {env.client} was not there in round 2, when the models were handed out, "
-                "and cannot compute their scores; fens needs everybody in every round "
+                f"{env.said(env.client)} was not there in round 2, when the models were handed "
+                "out, and cannot compute their scores; fens needs everybody in every round "
                 "(--participation 1)."
             )
-        models = grow(shared)
+        side_by_side = _side_by_side(grow(shared), env)
         parts = [
-            _side_by_side(models, env.task.prepare(part).to(env.task.device), env)
+            side_by_side(env.task.prepare(part).to(env.task.device))
             for part in examples.inputs.split(BATCH)
         ]
-        return torch.cat(parts).cpu().clone()  # an ordinary tensor: training needs gradients
+        return torch.cat(parts).cpu().clone()
 
 
-def _side_by_side(models: Tensors, inputs: Tensor, env: Env) -> Tensor:
-    """Every model's scores of prepared inputs [B, M·C], in ascending order of clients."""
-    rows: list[Tensor] = [torch.zeros(())] * num_members(models)
-    with torch.inference_mode():
-        for place, scores in member_outputs(models, inputs, env, scores_of):
-            rows[place] = scores
-        return torch.cat(rows, dim=1)
+def _side_by_side(models: Tensors, env: Env) -> Callable[[Tensor], Tensor]:
+    """Prepared inputs to every model's scores [B, M·C], in ascending order of clients."""
+    members = member_outputs(models, env, scores_of)
+
+    def scores(inputs: Tensor) -> Tensor:
+        said = dict(members(inputs))
+        return torch.cat([said[place] for place in sorted(said)], dim=1)
+
+    return scores
 
 
 def _as_it_is(inputs: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fedcord.algorithms.kit.cross_entropy_training import train_received
@@ -18,6 +17,7 @@ from fedcord.core.contract import (
     ClientId,
     ClientResult,
     Env,
+    Predictor,
     Review,
     ServerState,
     Traits,
@@ -65,7 +65,7 @@ class SendsOnce(ABC):
     """The half of the contract that methods with one exchange of models have in common.
 
     A method is a final frozen dataclass that adds its parameters, `local` among them, and `fuse`
-    and `predict`. One with another `client_update` has another `client_settings`, too.
+    and `predictor`. One with another `client_update` has another `client_settings`, too.
     """
 
     local: LocalSGD
@@ -129,8 +129,8 @@ class SendsOnce(ABC):
         """Everything prediction needs, from the state before and the uploads."""
 
     @abstractmethod
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        """Class scores [B, C] of prepared inputs [B, ...]."""
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
+        """The model that the result holds, ready to answer."""
 
 
 def training_settings(local: LocalSGD, **more: Any) -> dict[str, Any]:
@@ -138,12 +138,9 @@ def training_settings(local: LocalSGD, **more: Any) -> dict[str, Any]:
     return {"procedure": "cross-entropy once", "local": plain(local), **more}
 
 
-def predict_fused(shared: Tensors, inputs: Tensor, env: Env) -> Tensor:
-    """Class scores [B, C] of the one model a server made, held as `fused.*`."""
-    network = env.task.network_with(select(shared, FUSED))
-    with torch.inference_mode():
-        scores: Tensor = network(inputs)
-    return scores
+def fused_predictor(shared: Tensors, env: Env) -> Predictor:
+    """The one model a server made, held as `fused.*`."""
+    return Predictor(env.task.held_network(select(shared, FUSED)))
 
 
 def upload_weights(uploads: Uploads, weighting: str) -> list[float]:

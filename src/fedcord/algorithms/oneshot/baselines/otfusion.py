@@ -43,13 +43,13 @@ from fedcord.algorithms.oneshot.baselines.one_exchange import (
     ONE_SHOT,
     SendsOnce,
     Uploads,
-    predict_fused,
+    fused_predictor,
     training_settings,
     upload_weights,
 )
 from fedcord.algorithms.oneshot.baselines.permutations import Space, Use, neuron_spaces
 from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS
-from fedcord.core.contract import ClientResult, Env, ServerState
+from fedcord.core.contract import ClientResult, Env, Predictor, ServerState
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -113,9 +113,9 @@ class OTFusion(SendsOnce):
         weights = upload_weights(uploads, self.weighting)
         return prefixed(FUSED, weighted_mean(zip(matched, weights, strict=True)))
 
-    def predict(self, shared: Tensors, memory: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Class scores [B, C] of the fused model."""
-        return predict_fused(shared, inputs, env)
+        return fused_predictor(shared, env)
 
 
 def matched_to(reference: Tensors, model: Tensors, spaces: Sequence[Space]) -> dict[str, Tensor]:

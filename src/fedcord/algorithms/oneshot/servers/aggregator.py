@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from fedcord.algorithms.oneshot.member import Member
-from fedcord.core.contract import ClientId, Env
+from fedcord.core.contract import ClientId, Env, Scores
 from fedcord.core.tensors import Tensors
 
 Members = Mapping[ClientId, Member]
@@ -16,7 +16,7 @@ Members = Mapping[ClientId, Member]
 
 
 class Aggregator(Protocol):
-    """Fuses uploads once and predicts with the result; a frozen object of options."""
+    """Fuses uploads once and answers with the result; a frozen object of options."""
 
     def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
         """Everything prediction needs, as named tensors.
@@ -28,6 +28,6 @@ class Aggregator(Protocol):
         """
         ...
 
-    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        """Class scores [B, C] of prepared inputs [B, ...]."""
+    def scores(self, result: Tensors, env: Env) -> Scores:
+        """The fused model, ready to answer; see `Predictor`."""
         ...

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.kit.ensemble import member_outputs, pack
+from fedcord.algorithms.kit.ensemble import member_outputs, pack, weighted_sum
 from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.oneshot.servers.aggregator import Members
 from fedcord.algorithms.oneshot.servers.members import (
@@ -16,7 +15,7 @@ from fedcord.algorithms.oneshot.servers.members import (
     mean_prototypes,
     member_weights,
 )
-from fedcord.core.contract import Env
+from fedcord.core.contract import Env, Scores
 from fedcord.core.tensors import Tensors
 
 WEIGHTS, PROTOTYPES = "fused.weights", "fused.prototypes"
@@ -38,24 +37,20 @@ class FeatureEnsemble:
 
     def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
         """All encoders, `fused.weights` [K] and `fused.prototypes` [C, D]."""
-        check_equal_features(members)
+        check_equal_features(members, env)
         return {
             **pack({client: member.model for client, member in members.items()}, env),
             WEIGHTS: member_weights(members, self.weighting),
             PROTOTYPES: mean_prototypes(members, self.proto_weighting),
         }
 
-    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def scores(self, result: Tensors, env: Env) -> Scores:
         """Cosine to each prototype times its length, [B, C]."""
-        with torch.inference_mode():
-            fused = summed_features(result, inputs, env, self.batch_norm)
-            return F.normalize(fused, dim=1) @ result[PROTOTYPES].T
+        weights, prototypes = result[WEIGHTS].tolist(), result[PROTOTYPES]
+        members = member_outputs(result, env, features_of, self.batch_norm)
 
+        def scores(inputs: Tensor) -> Tensor:
+            fused = weighted_sum(members(inputs), weights)
+            return F.normalize(fused, dim=1) @ prototypes.T
 
-def summed_features(result: Tensors, inputs: Tensor, env: Env, batch_norm: str) -> Tensor:
-    """Σ w_i f_i(x) [B, D]."""
-    weights = result[WEIGHTS].tolist()
-    fused = torch.zeros(())
-    for place, features in member_outputs(result, inputs, env, features_of, batch_norm):
-        fused = fused + weights[place] * features
-    return fused
+        return scores

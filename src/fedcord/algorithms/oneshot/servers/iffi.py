@@ -22,7 +22,7 @@ from fedcord.algorithms.oneshot.servers.feature_ensemble import (
     FeatureEnsemble,
 )
 from fedcord.algorithms.oneshot.servers.noise import NOISE, informativeness, noise_directions
-from fedcord.core.contract import Env
+from fedcord.core.contract import Env, Scores
 from fedcord.core.tensors import Tensors
 
 
@@ -44,17 +44,19 @@ class IFFI:
         noise = noise_directions(result, env, self.noise_samples, self.ensemble.batch_norm)
         return {**result, NOISE: noise}
 
-    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def scores(self, result: Tensors, env: Env) -> Scores:
         """Cosine to each prototype times its length, [B, C]."""
-        weights, noise = result[WEIGHTS].tolist(), result[NOISE]
-        fused = total = plain = torch.zeros(())
-        with torch.inference_mode():
-            for place, features in member_outputs(
-                result, inputs, env, features_of, self.ensemble.batch_norm
-            ):
+        weights, noise, prototypes = result[WEIGHTS].tolist(), result[NOISE], result[PROTOTYPES]
+        members = member_outputs(result, env, features_of, self.ensemble.batch_norm)
+
+        def scores(inputs: Tensor) -> Tensor:
+            fused = total = plain = torch.zeros(())
+            for place, features in members(inputs):
                 omega = weights[place] * informativeness(features, noise[place])[:, None]  # [B, 1]
                 fused, total = fused + omega * features, total + omega
                 plain = plain + weights[place] * features
             # where no member sees more than noise, none is better than another
             fused = torch.where(total > 0, fused, plain)
-            return F.normalize(fused, dim=1) @ result[PROTOTYPES].T
+            return F.normalize(fused, dim=1) @ prototypes.T
+
+        return scores

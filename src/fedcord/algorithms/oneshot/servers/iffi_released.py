@@ -20,7 +20,7 @@ from fedcord.algorithms.oneshot.servers.aggregator import Members
 from fedcord.algorithms.oneshot.servers.feature_ensemble import PROTOTYPES
 from fedcord.algorithms.oneshot.servers.iffi import IFFI
 from fedcord.algorithms.oneshot.servers.noise import NOISE, informativeness
-from fedcord.core.contract import Env
+from fedcord.core.contract import Env, Scores
 from fedcord.core.tensors import Tensors
 
 
@@ -34,14 +34,17 @@ class IFFIReleased:
         """As `IFFI`."""
         return self.iffi.fuse(members, anchors, env)
 
-    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def scores(self, result: Tensors, env: Env) -> Scores:
         """Cosine to each prototype times its length, [B, C]."""
-        summed = factor = torch.zeros(())
-        with torch.inference_mode():
-            for place, features in member_outputs(
-                result, inputs, env, features_of, self.iffi.ensemble.batch_norm
-            ):
+        noise, prototypes, size = result[NOISE], result[PROTOTYPES], num_members(result)
+        members = member_outputs(result, env, features_of, self.iffi.ensemble.batch_norm)
+
+        def scores(inputs: Tensor) -> Tensor:
+            summed = factor = torch.zeros(())
+            for place, features in members(inputs):
                 summed = summed + features
-                factor = factor + informativeness(features, result[NOISE][place])
-            fused = factor[:, None] / num_members(result) * summed
-            return F.normalize(fused, dim=1) @ result[PROTOTYPES].T
+                factor = factor + informativeness(features, noise[place])
+            fused = factor[:, None] / size * summed
+            return F.normalize(fused, dim=1) @ prototypes.T
+
+        return scores

@@ -37,9 +37,9 @@ from fedcord.algorithms.oneshot.servers.kronecker import (
     layer_matrix,
 )
 from fedcord.algorithms.oneshot.servers.members import member_weights
-from fedcord.algorithms.oneshot.servers.param_avg import MODEL, ParamAvg, predict_fused
+from fedcord.algorithms.oneshot.servers.param_avg import MODEL, ParamAvg, fused_scores
 from fedcord.algorithms.oneshot.servers.param_avg import PROTOTYPES as FUSED_PROTOTYPES
-from fedcord.core.contract import Env
+from fedcord.core.contract import Env, Scores
 from fedcord.core.errors import NumericalError
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors
@@ -100,9 +100,9 @@ class LPA:
         fused[FUSED_PROTOTYPES] = solve(PROTOTYPES, [m.prototypes for m in everyone])
         return fused
 
-    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def scores(self, result: Tensors, env: Env) -> Scores:
         """Scores of the one model."""
-        return predict_fused(result, inputs, env)
+        return fused_scores(result, env)
 
 
 def solve_layer(

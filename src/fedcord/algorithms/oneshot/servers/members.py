@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedcord.algorithms.oneshot.member import Member
 from fedcord.algorithms.oneshot.servers.aggregator import Members
-from fedcord.core.contract import ClientId
+from fedcord.core.contract import ClientId, Env
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.tensors import spec_of
 
@@ -51,20 +51,21 @@ def mean_prototypes(members: Members, weighting: str) -> Tensor:
     return torch.where(total > 0, weighed, plain).to(dtype)
 
 
-def check_equal_features(members: Members) -> None:
+def check_equal_features(members: Members, env: Env) -> None:
     """Refuse members whose features cannot be added up."""
     first = next(iter(members))
     wanted = members[first].prototypes.shape
     for client, member in members.items():
         if member.prototypes.shape != wanted:
             raise ConfigError(
-                f"client {client} has prototypes {list(member.prototypes.shape)}, client {first} "
-                f"{list(wanted)}; fusing features needs models with equal feature dimension: give "
-                "all models the same width, or choose server.kind=prob_ensemble or logit_ensemble."
+                f"{env.said(client)} has prototypes {list(member.prototypes.shape)}, "
+                f"{env.said(first)} {list(wanted)}; fusing features needs models with "
+                "equal feature dimension: give all models the same width, or choose "
+                "server.kind=prob_ensemble or logit_ensemble."
             )
 
 
-def check_equal_models(members: Members) -> None:
+def check_equal_models(members: Members, env: Env) -> None:
     """Refuse members whose weights cannot be fused into one network."""
     first = next(iter(members))
     wanted = spec_of(members[first].model)
@@ -73,6 +74,7 @@ def check_equal_models(members: Members) -> None:
         if found != wanted:
             odd = sorted(n for n in {**found, **wanted} if found.get(n) != wanted.get(n))
             raise ConfigError(
-                f"clients {first} and {client} differ in {', '.join(odd)}; fusing weights needs "
-                "one architecture: give one model, or choose server.kind=feature_ensemble."
+                f"{env.said(first)} and {env.said(client)} differ in {', '.join(odd)}; "
+                "fusing weights needs one architecture: give one model, or choose "
+                "server.kind=feature_ensemble."
             )

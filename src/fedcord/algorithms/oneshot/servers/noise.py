@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.kit.ensemble import member_outputs, num_members
+from fedcord.algorithms.kit.ensemble import member_outputs
 from fedcord.algorithms.kit.outputs import features_of
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError
@@ -29,11 +29,9 @@ def noise_directions(result: Tensors, env: Env, samples: int, batch_norm: str) -
         )
     shape = (samples, *env.task.input_shape)
     noise = torch.randn(shape, generator=env.generator("iffi-noise")).to(env.task.device)
-    rows: list[Tensor] = [torch.zeros(())] * num_members(result)
-    with torch.inference_mode():
-        for place, features in member_outputs(result, noise, env, features_of, batch_norm):
-            rows[place] = F.normalize(features, dim=1).mean(0)
-    return torch.stack(rows).clone()  # outside: a stored tensor must be an ordinary one
+    members = member_outputs(result, env, features_of, batch_norm)
+    rows = {place: F.normalize(features, dim=1).mean(0) for place, features in members(noise)}
+    return torch.stack([rows[place] for place in sorted(rows)])
 
 
 def informativeness(features: Tensor, direction: Tensor) -> Tensor:

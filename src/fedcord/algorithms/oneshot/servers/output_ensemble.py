@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.kit.ensemble import member_outputs, pack
+from fedcord.algorithms.kit.ensemble import log_of_mean, member_outputs, pack, weighted_sum
 from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.oneshot.servers.aggregator import Members
 from fedcord.algorithms.oneshot.servers.members import member_weights
-from fedcord.core.contract import Env
-from fedcord.core.tensors import Tensors
+from fedcord.core.contract import Env, Scores
+from fedcord.core.tensors import Tensors, select
 
 WEIGHTS = "fused.weights"
 
@@ -38,15 +37,19 @@ class OutputEnsemble:
         models = pack({client: member.model for client, member in members.items()}, env)
         return {**models, **own, WEIGHTS: member_weights(members, self.weighting)}
 
-    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def scores(self, result: Tensors, env: Env) -> Scores:
         """Mean scores [B, C], or logarithms of mean probabilities, which cross-entropy reads."""
-        weights, mean = result[WEIGHTS].tolist(), torch.zeros(())
-        with torch.inference_mode():
-            said = member_outputs(result, inputs, env, features_of, self.batch_norm)
-            for place, features in said:
-                scores = F.normalize(features, dim=1) @ result[f"own.{place}"].T
-                heard = scores if self.averages == "scores" else scores.softmax(dim=1)
-                mean = mean + weights[place] * heard
+        weights, own = result[WEIGHTS].tolist(), select(result, "own")
+        members = member_outputs(result, env, features_of, self.batch_norm)
+
+        def scores(inputs: Tensor) -> Tensor:
+            said = (
+                (place, F.normalize(features, dim=1) @ own[str(place)].T)
+                for place, features in members(inputs)
+            )
             if self.averages == "scores":
-                return mean
-            return mean.clamp(min=torch.finfo(mean.dtype).tiny).log()
+                return weighted_sum(said, weights)
+            heard = ((place, each.softmax(dim=1)) for place, each in said)
+            return log_of_mean(weighted_sum(heard, weights))
+
+        return scores

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.kit.encoder import encoder_with
+from fedcord.algorithms.kit.encoder import held_encoder
 from fedcord.algorithms.oneshot.servers.aggregator import Members
 from fedcord.algorithms.oneshot.servers.members import check_equal_models, member_weights
-from fedcord.core.contract import Env
+from fedcord.core.contract import Env, Scores
 from fedcord.core.tensors import Tensors, prefixed, select
 from fedcord.ops.weighted_mean import weighted_mean
 
@@ -33,7 +32,7 @@ class ParamAvg:
 
     def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
         """`fused.model.*` and `fused.prototypes` [C, D]."""
-        check_equal_models(members)
+        check_equal_models(members, env)
         weights = member_weights(members, self.weighting).tolist()
         everyone = list(members.values())
         fused = weighted_mean(
@@ -46,14 +45,12 @@ class ParamAvg:
             fused |= prefixed(MODEL, {n: t for n, t in everyone[0].model.items() if n in kept})
         return fused
 
-    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def scores(self, result: Tensors, env: Env) -> Scores:
         """Scores of the one model."""
-        return predict_fused(result, inputs, env)
+        return fused_scores(result, env)
 
 
-def predict_fused(result: Tensors, inputs: Tensor, env: Env) -> Tensor:
+def fused_scores(result: Tensors, env: Env) -> Scores:
     """Scores z Pᵀ [B, C] of the model in `fused.*`, z the normalised features."""
-    network = encoder_with(env.task, select(result, MODEL))
-    with torch.inference_mode():
-        z = F.normalize(network.features(inputs), dim=1)  # type: ignore[operator]
-        return z @ result[PROTOTYPES].T
+    network, prototypes = held_encoder(env.task, select(result, MODEL)), result[PROTOTYPES]
+    return lambda inputs: F.normalize(network.features(inputs), dim=1) @ prototypes.T

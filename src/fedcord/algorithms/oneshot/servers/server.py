@@ -23,7 +23,7 @@ from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS, holding_data
 from fedcord.algorithms.oneshot.servers.output_ensemble import OutputEnsemble
 from fedcord.algorithms.oneshot.servers.param_avg import ParamAvg
 from fedcord.algorithms.oneshot.servers.trainable_protos import PrototypeTraining, TrainableProtos
-from fedcord.core.contract import ClientId, Env, Review
+from fedcord.core.contract import ClientId, Env, Review, Scores
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -96,11 +96,12 @@ class Server:
         """
         return self._aggregator().fuse(holding_data(members), anchors, env)
 
-    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
-        """Class scores [B, C] of prepared inputs [B, ...]; reads only what `fuse` gave."""
-        if self.test_inputs == "raw":
-            inputs = not_normalised(inputs, env.task)
-        return self._aggregator().predict(result, inputs, env)
+    def scores(self, result: Tensors, env: Env) -> Scores:
+        """The fused model, ready to answer; reads only what `fuse` gave."""
+        scores = self._aggregator().scores(result, env)
+        if self.test_inputs == "normalised":
+            return scores
+        return lambda inputs: scores(not_normalised(inputs, env.task))
 
     def extra_spec(self, env: Env) -> Mapping[str, TensorSpec]:
         """What clients must add to their upload for this aggregator, by name."""

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from fedcord.algorithms.oneshot.servers.aggregator import Members
 from fedcord.algorithms.oneshot.servers.feature_ensemble import PROTOTYPES, FeatureEnsemble
 from fedcord.algorithms.oneshot.servers.members import mean_prototypes
-from fedcord.core.contract import Env
+from fedcord.core.contract import Env, Scores
 from fedcord.core.errors import ConfigError, NumericalError
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors
@@ -63,9 +63,9 @@ class TrainableProtos:
         mean = mean_prototypes(members, "uniform")
         return {**result, PROTOTYPES: train_prototypes(self.training, prototypes, mean, anchors)}
 
-    def predict(self, result: Tensors, inputs: Tensor, env: Env) -> Tensor:
+    def scores(self, result: Tensors, env: Env) -> Scores:
         """As the feature ensemble."""
-        return self.ensemble.predict(result, inputs, env)
+        return self.ensemble.scores(result, env)
 
 
 def train_prototypes(

@@ -1,0 +1,215 @@
+"""The task of data at sites: stated by the study, or asked of the sites before the run.
+
+Sites answer with the form of their examples, the names of their classes and sums over their
+training parts, never with an example. A table takes two questions, as in a simulation: Σx first,
+then, with the mean known, Σ(x − mean)². The constants are computed from the sums by the code that
+simulations use, in the order of clients, and have the bits of a simulation over the same parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcord.core.errors import ConfigError, DataError, ProtocolError
+from fedcord.core.names import client_said, told_name
+from fedcord.core.tensors import Tensors
+from fedcord.data.channel_sums import channel_constants
+from fedcord.data.facts import COMPUTED, FORM, DataFacts, Stated
+from fedcord.data.standardise import Floats, constants, mean_of
+from fedcord.engine.federation import Patience
+from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replies
+from fedcord.engine.transport import Transport
+from fedcord.experiment.build import is_standardised
+from fedcord.experiment.config import RunConfig
+from fedcord.experiment.terms import Terms
+
+MEAN, FIRST, SECOND = "mean", "first", "second"
+"""Names of the sums that pass, and of the mean that the second question brings."""
+
+
+@dataclass(frozen=True)
+class Sites:
+    """How a server reaches sites that own their data.
+
+    Attributes:
+        reach: opens the way to them; every message takes the terms along.
+        stated: what the study says of the task before anybody is asked.
+        name: of the way, for the result.
+    """
+
+    reach: Callable[[Terms], Transport]
+    stated: Stated = field(default_factory=Stated)
+    name: str = "sites"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one site says of its data.
+
+    Attributes:
+        client: who.
+        name: what people call it.
+        facts: the form of its examples and its classes; with constants where it knows them from a
+            data set that everybody has.
+        count: training examples.
+        sums: over them.
+    """
+
+    client: int
+    name: str
+    facts: DataFacts
+    count: int
+    sums: Tensors
+
+    @property
+    def who(self) -> str:
+        """For messages."""
+        return client_said(self.client, {self.client: self.name})
+
+
+def survey(config: RunConfig, sites: Sites, patience: Patience) -> DataFacts:
+    """Ask every site, and agree on the task; sites that the study refuses are left out."""
+    with contextlib.closing(sites.reach(Terms(config))) as transport:
+        answers, refused = _asked(transport, {}), list[str]()
+        fitting = {}
+        for node, answer in sorted(answers.items(), key=lambda item: item[1].client):
+            differences = sites.stated.differences(answer.facts)
+            if differences:
+                refused.append(f"{answer.who} does not fit: {'; '.join(differences)}.")
+            else:
+                fitting[node] = answer
+        least = max(1, patience.quorum * config.clients)
+        if len(fitting) < least:
+            raise ConfigError(
+                [
+                    f"{len(fitting)} of {config.clients or 'the'} sites have answered the survey "
+                    f"with data that fits the study; {least:g} are needed (see --quorum).",
+                    *refused,
+                ]
+            )
+        facts = _common(list(fitting.values()), sites.stated)
+        if facts.mean or not any(answer.count for answer in fitting.values()):
+            return facts
+        if facts.kind == "image":
+            sums = [_channel_sums(answer, facts) for answer in fitting.values()]
+            mean, std = channel_constants(sums)
+            return replace(facts, mean=mean, std=std)
+        if not is_standardised(facts):
+            return facts
+        return _standardised(facts, fitting, transport)
+
+
+def _standardised(
+    facts: DataFacts, fitting: Mapping[int, Answer], transport: Transport
+) -> DataFacts:
+    total = sum(answer.count for answer in fitting.values())
+    mean = mean_of([_sum(answer, FIRST, facts) for answer in fitting.values()], total)
+    again = _asked(transport, {MEAN: torch.from_numpy(mean)}, tuple(fitting))
+    lost = [answer.who for node, answer in fitting.items() if node not in again]
+    if lost:
+        raise ProtocolError(
+            f"{', '.join(lost)} did not answer the second question of the survey; begin again."
+        )
+    made = constants([_sum(again[node], SECOND, facts) for node in fitting], mean, total)
+    return replace(facts, mean=made[0], std=made[1])
+
+
+def _asked(
+    transport: Transport, shared: Tensors, nodes: tuple[int, ...] | None = None
+) -> dict[int, Answer]:
+    """By node, what sites answer; one that cannot is an error, as nothing is agreed yet."""
+    parcels = [Parcel(node=node) for node in (transport.nodes if nodes is None else nodes)]
+    found, problems = {}, []
+    for delivery in transport.exchange(Request("survey", shared), parcels):
+        node = parcels[delivery.place].node
+        assert node is not None
+        if delivery.outcome == "absent":
+            continue
+        if delivery.outcome != "arrived":
+            problems.append(f"node {node}: {delivery.reason}")
+            continue
+        replies = delivery.replies
+        read = unpack_replies(replies) if isinstance(replies, bytes) else list(replies)
+        try:
+            if not isinstance(read, list) or len(read) != 1:
+                raise ProtocolError(str(read))
+            found[node] = _answer(read[0])
+        except (ProtocolError, DataError, ConfigError) as error:
+            problems.append(f"node {node}: its answer to the survey is not one ({error})")
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _answer(reply: Reply) -> Answer:
+    values = reply.values
+    try:
+        client, name, size = count(values["client"]), told_name(values["name"]), values["count"]
+        facts = DataFacts.from_plain(values["facts"])
+        return Answer(client, name, facts, count(size), reply.tensors)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"incomplete, {error}") from error
+
+
+def _common(answers: list[Answer], stated: Stated) -> DataFacts:
+    """What all sites' data has in common; what differs is told by name."""
+    first, problems = answers[0], []
+    vocabulary = max(answer.facts.vocabulary for answer in answers)
+    for answer in answers[1:]:
+        problems += [
+            f"{answer.who} has {name.replace('_', ' ')} {getattr(answer.facts, name)!r} and "
+            f"{first.who} {getattr(first.facts, name)!r}; bring them to one, or say in [task] of "
+            "the study which is meant."
+            for name in FORM
+            if getattr(answer.facts, name) != getattr(first.facts, name)
+        ]
+        if any(getattr(answer.facts, n) != getattr(first.facts, n) for n in COMPUTED):
+            problems.append(
+                f"{answer.who} prepares its data by other constants than {first.who}; let all of "
+                "them rehearse with one data set, or none."
+            )
+    if problems:
+        raise ConfigError(problems)
+    return replace(
+        first.facts,
+        class_names=stated.class_names or _all_classes(answers),
+        vocabulary=stated.vocabulary or vocabulary,
+    )
+
+
+def _all_classes(answers: list[Answer]) -> tuple[str, ...]:
+    """One list where all have it; else every name that occurs, numbers by their size."""
+    lists = {answer.facts.class_names for answer in answers}
+    if len(lists) == 1:
+        return next(iter(lists))
+    names = {name for names in lists for name in names}
+    if all(name.isascii() and name.isdigit() for name in names):
+        return tuple(sorted(names, key=lambda name: (int(name), name)))
+    return tuple(sorted(names))
+
+
+def _sum(answer: Answer, name: str, facts: DataFacts) -> Floats:
+    """A site's sums over its features, checked."""
+    tensor = answer.sums.get(name)
+    if tensor is None or tensor.dtype != torch.float64 or tensor.shape != facts.input_shape:
+        raise ProtocolError(f"{answer.who} did not send the {name} sums of its features.")
+    if not bool(torch.isfinite(tensor).all()):
+        raise ProtocolError(f"{answer.who} sent {name} sums that are not finite.")
+    found: Floats = np.ascontiguousarray(tensor.numpy())
+    return found
+
+
+def _channel_sums(answer: Answer, facts: DataFacts) -> list[tuple[int, int, int]]:
+    """A site's sums over its channels, checked."""
+    tensor: Tensor | None = answer.sums.get(FIRST)
+    expected = (facts.input_shape[0], 3)
+    is_sound = tensor is not None and tensor.dtype == torch.int64 and tensor.shape == expected
+    if tensor is None or not is_sound or bool((tensor < 0).any()):
+        raise ProtocolError(f"{answer.who} did not send the sums of its channels.")
+    return [(int(pixels), int(first), int(second)) for pixels, first, second in tensor.tolist()]

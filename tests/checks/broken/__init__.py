@@ -1,0 +1,1 @@
+"""Algorithms that are each wrong in one way, to show that every check can fail."""
