@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.data.facts import DataFacts, Stated
+from fedcord.data.tables.preparation import PreparedColumn, TablePreparation
 
 TABLE = DataFacts("vector", (3,), ("a", "b"), mean=(0.5, 1.0, 2.0), std=(1.0, 1.0, 3.0))
 TEXT = DataFacts("text", (7,), ("a", "b"), vocabulary=50, scale="none")
@@ -59,3 +61,31 @@ def test_a_study_states_what_it_likes() -> None:
     assert problem == "class 'b' is not among the classes of the study ('a', 'c')"
     (problem,) = Stated(vocabulary=40).differences(TEXT)
     assert problem == "token ids run to 49 there, and the study has 40 tokens"
+
+
+PREPARATION = TablePreparation(
+    (
+        PreparedColumn("age", "numeric", 60.0, 10.0, has_missing=True),
+        PreparedColumn("ward", "categorical", categories=("A", "B")),
+    ),
+    ("no", "yes"),
+    "sick",
+)
+
+
+@pytest.mark.parametrize("preparation", [None, PREPARATION])
+def test_facts_come_back_from_plain_values(preparation: TablePreparation | None) -> None:
+    facts = DataFacts("vector", (4,), ("no", "yes"), scale="none", preparation=preparation)
+    assert DataFacts.from_plain(json.loads(json.dumps(facts.plain()))) == facts
+
+
+def test_facts_of_runs_from_before_tables_are_read() -> None:
+    values = DataFacts("vector", (4,), ("no", "yes")).plain()
+    del values["preparation"]
+    assert DataFacts.from_plain(values).preparation is None
+
+
+def test_a_damaged_preparation_is_told() -> None:
+    values = DataFacts("vector", (4,), ("no", "yes")).plain() | {"preparation": {"columns": []}}
+    with pytest.raises(DataError, match="no preparation of a table"):
+        DataFacts.from_plain(values)

@@ -127,7 +127,7 @@ def exit_code(words: list[str]) -> int:
 
 
 def needs_more_than_a_test_has(words: list[str]) -> bool:
-    at_hand = ("digits", "synthetic", "npz:", "folder:")
+    at_hand = ("digits", "synthetic", "npz:", "folder:", "csv:")
     if words[0] == "compare" and words[1].endswith(".toml") and len(words) > 2:
         return True  # a variation of a study the page has run already
     for flag, value in itertools.pairwise(words):

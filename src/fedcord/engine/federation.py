@@ -269,9 +269,7 @@ class Federation:
         found: dict[int, Evaluation] = {}
         for attempt in range(len(self._testers)):  # another may answer what one has not
             missing = [start for start in starts if start not in found]
-            spans = [
-                {"first": n, "last": min(n + size, self.common_test), **more} for n in missing
-            ]
+            spans = [{"first": n, "last": min(n + size, self.common_test), **more} for n in missing]
             parcels = [Parcel((), s, self._tester(i + attempt)) for i, s in enumerate(spans)]
             for delivery in self._transport.exchange(request, parcels):
                 for reply in self._opened(delivery, "evaluation"):

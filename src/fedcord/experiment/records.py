@@ -85,8 +85,10 @@ def evaluation_record(
     values.pop("log_loss", None)  # it has always been called loss
     values["loss"] = evaluation.loss
     for name, accuracies in evaluation.group_accuracy().items():
-        names = holdings.group_names[name]
-        values[f"per_{name}"] = {names[k]: value for k, value in accuracies.items()}
+        names = holdings.group_names.get(name)  # a server without data knows their numbers only
+        values[f"per_{name}"] = {
+            str(k) if names is None else names[k]: value for k, value in accuracies.items()
+        }
     if own_models is not None:
         values["own_models"] = own_models
     if evaluation.by_rule:
