@@ -57,6 +57,7 @@ def test_where_classes_are_known_the_accuracy_is_told(tmp_path: Path, labels: st
         "client": None,
         "accuracy": said["accuracy"],
         "out": "predictions.csv",
+        "notes": [],
     }
     assert _rows(tmp_path / "predictions.csv")[7]["id"] == "case 7"
 
@@ -147,7 +148,7 @@ def test_pictures_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     [
         (["--client", "9"], "client 9 does not exist; this run has clients 0 to 2"),
         (["--client", "North"], "must be a number; clients of this run have no names"),
-        (["--data", "digits"], "examples to predict are read from npz:PATH, folder:PATH"),
+        (["--data", "digits"], "examples to predict are read from npz:PATH, folder:PATH, csv:PATH"),
         (["--out", "run"], "is a folder; name a file"),
     ],
 )
@@ -170,3 +171,55 @@ def test_a_run_of_another_version_is_refused(tmp_path: Path) -> None:
     done = fedcord("predict", "run", "--data", given, cwd=tmp_path)
     assert done.returncode == 2
     assert "was not written by this version of fedcord" in done.stderr
+
+
+PATIENTS = "hospital,age,blood,smokes,ill\n" + "".join(
+    f"{'NS'[n % 2]},{30 + n % 50},{'ABO'[n % 3]},{n % 4 == 0},{'yes' if n % 50 > 25 else 'no'}\n"
+    for n in range(200)
+)
+
+
+def test_rows_of_a_table_are_prepared_as_the_training_rows_were(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "all.csv").write_text(PATIENTS)
+    words = ["--dataset", "csv:all.csv", "--target", "ill", "--client-column", "hospital"]
+    done = fedcord("run", "afl", *words, "--out", "run", "--quiet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    # another order, a column too many, a missing cell, a category that nobody had
+    (tmp_path / "new.csv").write_text(
+        "blood,smokes,age,note\nA,True,79,x\nAB,False,31,y\nO,,30,z\n"
+    )
+    done = fedcord("predict", "run", "--data", "csv:new.csv", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "categories that training did not have" in done.stdout
+    rows = _rows(tmp_path / "predictions.csv")
+    assert [row["id"] for row in rows] == ["1", "2", "3"]
+    assert [row["class"] for row in rows[:2]] == ["yes", "no"]
+    done = fedcord(
+        "predict", "run", "--data", "csv:all.csv", "--out", "a.csv", "--json", cwd=tmp_path
+    )
+    assert json.loads(done.stdout)["accuracy"] > 0.9  # one row alone would scale to nothing
+    assert any(
+        "categories that training did not have" in n for n in json.loads(done.stdout)["notes"]
+    )
+    for text, words_ in {
+        "blood,smokes\nA,True\n": "age",
+        "blood,smokes,age,ill\nA,True,40,maybe\n": "unknown class 'maybe'",
+    }.items():
+        (tmp_path / "odd.csv").write_text(text)
+        done = fedcord("predict", "run", "--data", "csv:odd.csv", "--out", "o.csv", cwd=tmp_path)
+        assert done.returncode == 2
+        assert words_ in done.stderr
+    given = _save(tmp_path, x=np.zeros((3, 6)))
+    done = fedcord("predict", "run", "--data", given, "--out", "o.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "trained on a table and takes its columns (age, blood, smokes)" in done.stderr
+    assert not (tmp_path / "o.csv").exists()
+
+
+def test_a_table_is_refused_by_a_model_of_something_else(tmp_path: Path) -> None:
+    finished(tmp_path / "run", "fedavg", own_data(VECTOR), rounds=1)
+    (tmp_path / "new.csv").write_text("a,b\n1,2\n")
+    done = fedcord("predict", "run", "--data", "csv:new.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is a table, and the model was not trained on one" in done.stderr

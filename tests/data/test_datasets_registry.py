@@ -55,7 +55,7 @@ def test_promised_names_are_registered() -> None:
         ("cifar1O", "unknown data set 'cifar1O'; did you mean 'cifar10'"),
         ("zip:somewhere", "unknown data set 'zip:somewhere'.*npz:PATH"),
         ("npz", "unknown data set 'npz'.*npz:PATH"),
-        ("./mine.npz", "unknown data set './mine.npz'.*of your own is named npz:PATH or folder:P"),
+        ("./mine.npz", "unknown data set './mine.npz'.*of your own is named csv:PATH, npz:PATH or"),
         ("npz:", "no path after 'npz:'"),
         ("digits?size=3", "data set 'digits' has no options, but 'size' was given"),
         ("synthetic?sample=3", "unknown option of data set 'synthetic' 'sample'; did you mean"),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 240.0
+PATIENCE = 600.0
 """Seconds for anything that must happen; a busy machine is slow."""
 
 

@@ -7,19 +7,23 @@ from typing import Any
 
 import pytest
 
+from fedcord.core.params import plain
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, Progress, run
 from fedcord.flower.rehearsal import Rehearsal
 from fedcord.report.load import load_run
+from tests.checks.registered import registered
 
-ROUNDS = {"fedavg": 2, "fedproto": 2, "fedhpro": 2}
 SAME = ("state_hash", "accuracy", "client_accuracy", "validation_accuracy", "bytes_up")
 
 
-def config(algorithm: str, **more: Any) -> RunConfig:
-    settings = {"algorithm": algorithm, "dataset": "digits", "clients": 4, "seed": 0}
-    return load_config({**settings, "rounds": ROUNDS.get(algorithm), **more})
+def config(name: str) -> RunConfig:
+    """A short run on digits."""
+    algorithm, _ = registered(name)
+    settings: dict[str, Any] = {"algorithm": name, "dataset": "digits", "clients": 4, "seed": 0}
+    settings["rounds"] = 2 if algorithm.traits.rounds is None else None
+    return load_config({**settings, "params": plain(algorithm)})
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def run_command(
             check = CHECKS.get(words[0], _only_parsed)
             patch.setattr(command, "execute", check(command))
             code, shown = exit_code(words), ""
-        elif any(word.endswith(".toml") for word in words):
+        elif words[0] == "compare" and any(word.endswith(".toml") for word in words):
             code, shown = exit_code([*words, "--seeds", "2", "--rounds", "1"]), ""
         else:
             code = exit_code(words)
@@ -127,7 +127,7 @@ def exit_code(words: list[str]) -> int:
 
 
 def needs_more_than_a_test_has(words: list[str]) -> bool:
-    at_hand = ("digits", "synthetic", "npz:", "folder:")
+    at_hand = ("digits", "synthetic", "npz:", "folder:", "csv:")
     if words[0] == "compare" and words[1].endswith(".toml") and len(words) > 2:
         return True  # a variation of a study the page has run already
     for flag, value in itertools.pairwise(words):

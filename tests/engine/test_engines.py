@@ -22,7 +22,6 @@ from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.tensors import hash_tensors
-from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation, Missing, Patience
 from fedcord.engine.requests import Parcel, Reply, Request
 from fedcord.engine.rounds import Schedule, finish_clients, run_rounds
@@ -30,6 +29,7 @@ from fedcord.engine.transports import processes
 from fedcord.engine.transports.processes import START, ProcessesTransport, _Queue, worker_count
 from fedcord.engine.transports.wire import WireTransport
 from fedcord.engine.transports.worker import PARCELS
+from fedcord.metrics.sums import Evaluation
 from tests import federation
 
 SETTINGS = {

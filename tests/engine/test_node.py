@@ -13,10 +13,11 @@ from fedcord.core.contract import Algorithm, ClientResult, Env
 from fedcord.core.errors import CheckpointError, ConfigError, ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.tensors import Tensors, hash_tensors, prefixed
-from fedcord.engine.evaluation import Evaluation, evaluate
+from fedcord.engine.evaluation import evaluate
 from fedcord.engine.memory_store import InProcessMemory
 from fedcord.engine.node import INPUTS, Agreement, ClientNode
 from fedcord.engine.requests import Parcel, Reply, Request, Verb, pack_call, unpack_replies
+from fedcord.metrics.sums import Evaluation
 from tests import federation
 
 LOCAL = LocalSGD(lr=0.1, batch_size=8)

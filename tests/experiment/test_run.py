@@ -202,7 +202,7 @@ def test_a_result_that_was_edited_is_refused(tmp_path: Path) -> None:
 def test_losses_that_are_not_finite_are_null_in_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fedcord.engine.evaluation import Evaluation
+    from fedcord.metrics.sums import Evaluation
 
     monkeypatch.setattr(Evaluation, "loss", property(lambda self: math.inf))
     result = run(config(**AVERAGING), Place(tmp_path / "run"))

@@ -137,30 +137,30 @@ def test_arrays_that_are_nearly_right(arrays: dict[str, Any], option: str) -> No
 
 
 @st.composite
-def _damaged(draw: st.DrawFn, data: bytes) -> bytes:
+def damaged(draw: st.DrawFn, data: bytes) -> bytes:
     """Bytes changed, cut out, repeated or cut off; mostly where headers are."""
-    damaged = bytearray(data)
+    changed = bytearray(data)
     for _ in range(draw(st.integers(1, 4))):
-        place = draw(st.integers(0, max(0, len(damaged) - 1)))
+        place = draw(st.integers(0, max(0, len(changed) - 1)))
         how = draw(st.sampled_from(["change", "number", "drop", "repeat", "end"]))
         if how == "change":
-            damaged[place : place + 1] = draw(st.binary(min_size=1, max_size=1))
+            changed[place : place + 1] = draw(st.binary(min_size=1, max_size=1))
         elif how == "number":
-            damaged[place : place + 4] = draw(st.sampled_from([b"\0" * 4, b"\xff" * 4, b"\0\0\0@"]))
+            changed[place : place + 4] = draw(st.sampled_from([b"\0" * 4, b"\xff" * 4, b"\0\0\0@"]))
         elif how == "drop":
-            del damaged[place : place + draw(st.integers(1, 30))]
+            del changed[place : place + draw(st.integers(1, 30))]
         elif how == "repeat":
-            damaged[place:place] = damaged[place : place + draw(st.integers(1, 30))]
+            changed[place:place] = changed[place : place + draw(st.integers(1, 30))]
         else:
-            del damaged[place:]
-    return bytes(damaged)
+            del changed[place:]
+    return bytes(changed)
 
 
 @seed(13)
 @settings(fuzzed, max_examples=examples(60))
 @given(st.data(), st.booleans(), st.booleans(), st.sampled_from(LOADERS))
 def test_damaged_npz(data: st.DataObject, images: bool, compressed: bool, option: str) -> None:
-    _load_npz(data.draw(_damaged(_good(images, compressed))), option)
+    _load_npz(data.draw(damaged(_good(images, compressed))), option)
 
 
 @seed(13)
@@ -219,7 +219,7 @@ _names = st.lists(_part, max_size=4).flatmap(
 )
 _contents = st.one_of(
     st.sampled_from(PICTURES),
-    st.sampled_from(PICTURES).flatmap(_damaged),
+    st.sampled_from(PICTURES).flatmap(damaged),
     st.binary(max_size=20),
 )
 
@@ -250,7 +250,7 @@ def test_folders_of_pictures(files: dict[str, bytes], option: str, as_zip: bool)
 
 @seed(13)
 @settings(fuzzed, max_examples=examples(30))
-@given(st.sampled_from(PICTURES).flatmap(_damaged))
+@given(st.sampled_from(PICTURES).flatmap(damaged))
 def test_damaged_pictures(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, data in (("a/0.png", PICTURES[0]), ("b/0.png", content)):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fedcord.core.errors import ConfigError
+from fedcord.data.facts import Stated
 from fedcord.experiment.load import load_config
 from fedcord.flower.app_folder import AppConfig, write_app
 
@@ -51,6 +52,15 @@ def test_flower_takes_it_for_an_app(tmp_path: Path) -> None:
 def test_another_version_or_other_settings_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         replace(AppConfig.of(CONFIG), **change).config()
+
+
+def test_an_app_says_what_the_study_says_of_the_data() -> None:
+    stated = Stated(input_shape=(6,), class_names=("benign", "malignant"))
+    told = AppConfig.of(CONFIG, stated)
+    assert AppConfig.from_run_config(told.plain()).stated() == stated
+    assert AppConfig.of(CONFIG).stated() == Stated()
+    with pytest.raises(ConfigError, match=r"unknown entry of \[task\] 'shape'"):
+        replace(told, task='{"shape": [6]}').stated()
 
 
 def test_an_app_of_somebody_else_is_refused() -> None:

@@ -96,7 +96,11 @@ def write_run(
             "seed": seed,
             "accuracy": accuracy,
             "client_accuracy_mean": max(0.0, accuracy - 0.02),
-            "client_accuracy": [max(0.0, accuracy - 0.12)] + [accuracy] * 4,
+            "client_accuracy": [
+                max(0.0, accuracy - 0.12),
+                *[accuracy] * 3,
+                min(1.0, accuracy + 0.02),
+            ],
             "bytes_up": 1000 * rounds,
             "bytes_down": 2000 * rounds,
             "seconds": 0.5 * rounds,

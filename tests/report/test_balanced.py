@@ -51,7 +51,7 @@ def test_it_is_not_shown_where_it_is_the_accuracy_or_was_not_measured(
     partly: dict[str, Sequence[float | None]] = {**BALANCED, "fair": (0.7, None, 0.7)}
     board = _write(tmp_path / "older", add_run, partly)
     assert not is_worth_showing(board)
-    assert [row.balanced is None for row in board.rows] == [False, True]
+    assert ["balanced_accuracy" not in row.measured for row in board.rows] == [False, True]
 
 
 @pytest.mark.usefixtures("no_matplotlib")
@@ -63,4 +63,4 @@ def test_tables_and_page_have_it(tmp_path: Path, add_run: Adder) -> None:
     with paths.csv.open() as file:
         means = {row["algorithm"]: row["balanced_accuracy_mean"] for row in csv.DictReader(file)}
     assert float(means["fair"]) == pytest.approx(np.mean(BALANCED["fair"]))
-    assert board.to_json()["rows"][0]["balanced_accuracies"] == list(BALANCED["common"])
+    assert board.to_json()["rows"][0]["metrics"]["balanced_accuracy"] == list(BALANCED["common"])

@@ -11,7 +11,7 @@ from fedcord.report.build import build_report
 from fedcord.report.constant import constant_answer
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_run, load_runs
-from fedcord.report.plots import accuracy_figure, final_figure
+from fedcord.report.plots import final_figure, score_figure
 from fedcord.report.terminal import print_leaderboard
 
 Adder = Callable[..., Path]
@@ -94,8 +94,8 @@ def test_page_and_table_say_it(tmp_path: Path, add_run: Adder) -> None:
 def test_figures_draw_chance_and_the_largest_class(tmp_path: Path, add_run: Adder) -> None:
     board = _board(tmp_path, add_run, (30, 30, 60), 0.6)
     for figure, along in (
-        (accuracy_figure(board, "rounds"), "y"),
-        (accuracy_figure(board, "bytes"), "y"),
+        (score_figure(board, "rounds"), "y"),
+        (score_figure(board, "bytes"), "y"),
         (final_figure(board), "x"),
     ):
         (axes,) = figure.axes

@@ -14,7 +14,7 @@ from fedcord.report.canvas import inline_svg, save_figure
 from fedcord.report.heatmap import heatmap_figure
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
-from fedcord.report.plots import accuracy_figure, curve, final_figure
+from fedcord.report.plots import curve, final_figure, score_figure
 from fedcord.statistics import share_interval
 
 StudyWriter = Callable[..., Path]
@@ -58,8 +58,8 @@ def test_figures_are_saved_by_suffix_with_equal_bytes(
 ) -> None:
     board = board_of(write_study({"fedavg": [0.5, 0.7], "one-shot": [0.6, 0.61]}))
     for attempt in ("first", "second"):
-        save_figure(accuracy_figure(board, "rounds"), tmp_path / attempt / "rounds.svg")
-        save_figure(accuracy_figure(board, "bytes"), tmp_path / attempt / "bytes.svg")
+        save_figure(score_figure(board, "rounds"), tmp_path / attempt / "rounds.svg")
+        save_figure(score_figure(board, "bytes"), tmp_path / attempt / "bytes.svg")
         save_figure(final_figure(board), tmp_path / attempt / "final.svg")
         save_figure(heatmap_figure(COUNTS, ("a", "b", "c"), "x"), tmp_path / attempt / "map.svg")
     names = sorted(path.name for path in (tmp_path / "first").iterdir())
@@ -77,7 +77,7 @@ def test_names_appear_in_the_figures_as_they_are(write_study: StudyWriter, tmp_p
     board = board_of(write_study({"$a$ <b> & 方法": [0.5, 0.7], "moon": [0.5, 0.6]}))
     save_figure(final_figure(board), tmp_path / "final.svg")
     assert "$a$ <b> & 方法" in text_of(tmp_path / "final.svg")
-    save_figure(accuracy_figure(board, "rounds"), tmp_path / "curve.svg")
+    save_figure(score_figure(board, "rounds"), tmp_path / "curve.svg")
     assert "$a$ <b> & 方法" in text_of(tmp_path / "curve.svg")
 
 

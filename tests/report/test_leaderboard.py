@@ -32,9 +32,9 @@ def test_rows_hold_the_numbers_scipy_gives(write_study: StudyWriter) -> None:
     assert board.seeds == (0, 1, 2, 3, 4)
     best, fedavg, moon = board.rows
     assert best.difference is None
-    assert best.accuracy.mean == pytest.approx(0.818)
-    assert best.accuracy == share_interval(VALUES["fedprox"])
-    assert (best.accuracy.low, best.accuracy.high) == pytest.approx((0.7947, 0.8391), abs=1e-4)
+    assert best.score.mean == pytest.approx(0.818)
+    assert best.score == share_interval(VALUES["fedprox"])
+    assert (best.score.low, best.score.high) == pytest.approx((0.7947, 0.8391), abs=1e-4)
     assert fedavg.difference is not None
     assert fedavg.difference.mean == pytest.approx(-0.018)
     test = stats.ttest_rel(VALUES["fedavg"], VALUES["fedprox"])
@@ -54,8 +54,10 @@ def test_costs_and_clients_are_means_per_run(write_study: StudyWriter) -> None:
     row = board_of(write_study({"fedavg": [0.5, 0.7]}, rounds=4)).best
     assert (row.bytes_up, row.bytes_down, row.num_bytes) == (4000, 8000, 12000)
     assert row.seconds == 2.0
-    assert row.client_accuracy == pytest.approx(0.58)
-    assert row.worst_client == pytest.approx(0.48)
+    assert row.mean_of("client_accuracy") == pytest.approx(0.58)
+    assert row.mean_of("worst_client") == pytest.approx(0.48)
+    assert row.over_clients is not None
+    assert (row.over_clients.mean, row.over_clients.worst) == pytest.approx((0.58, 0.48))
 
 
 def test_the_final_checkpoint_counts_not_the_best_round(write_study: StudyWriter) -> None:
@@ -176,7 +178,7 @@ def test_a_failed_seed_is_counted_and_comparisons_are_over_the_seeds_both_have(
     assert board.seeds == (0, 1, 2)
     # a mean without the hard seed does not rank above means with it
     assert [row.name for row in board.rows] == ["fedprox", "fedavg", "moon"]
-    assert [row.accuracy.n for row in board.rows] == [3, 3, 2]
+    assert [row.score.n for row in board.rows] == [3, 3, 2]
     moon = board.rows[2]
     assert (moon.num_seeds, moon.label) == ("2 of 3", "moon (failed on 1 of 3 seeds)")
     assert moon.difference is not None
@@ -280,7 +282,7 @@ def test_nothing_finished_is_refused(write_study: StudyWriter) -> None:
 
 def test_one_seed_has_no_interval_and_no_p(write_study: StudyWriter) -> None:
     board = board_of(write_study({"fedavg": [0.5], "moon": [0.4]}))
-    assert board.best.accuracy.reason == "n = 1, no interval"
+    assert board.best.score.reason == "n = 1, no interval"
     assert board.rows[1].p_holm is None
     assert board.num_comparisons == 0
 

@@ -98,7 +98,7 @@ def test_the_final_round_counts_not_the_best_one(write_study: StudyWriter) -> No
     study = write_study({"high": [0.80], "low": [0.78]})
     found = frontier(leaderboard(load_runs(study)))
     assert [row.name for row in found.rows] == ["high"]
-    assert found.choices[0].row.accuracy.mean == 0.80
+    assert found.choices[0].row.score.mean == 0.80
 
 
 def test_overlapping_intervals_are_said(board_of: BoardOf) -> None:

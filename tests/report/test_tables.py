@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from fedcord.metrics.registry import METRICS
 from fedcord.report.leaderboard import leaderboard
 from fedcord.report.load import load_runs
 from fedcord.report.numbers import byte_size, duration, p_value, percent, points
-from fedcord.report.tables import HEADINGS, to_csv, to_latex, to_markdown
+from fedcord.report.tables import headings, to_csv, to_latex, to_markdown
 
 StudyWriter = Callable[..., Path]
 VALUES = {"fed_avg|x": [0.80, 0.82, 0.78], "fedprox": [0.82, 0.83, 0.80]}
+
+
+WIDTH = len(headings(METRICS["accuracy"]))
 
 
 def test_csv_is_unrounded_and_empty_where_nothing_is_known(write_study: StudyWriter) -> None:
@@ -26,7 +30,7 @@ def test_csv_is_unrounded_and_empty_where_nothing_is_known(write_study: StudyWri
 
 def test_markdown_has_equal_columns_and_says_what_the_numbers_are(write_study: StudyWriter) -> None:
     lines = to_markdown(leaderboard(load_runs(write_study(VALUES)))).splitlines()
-    assert [line.replace("\\|", "").count("|") for line in lines[:4]] == [len(HEADINGS) + 1] * 4
+    assert [line.replace("\\|", "").count("|") for line in lines[:4]] == [WIDTH + 1] * 4
     assert lines[2].startswith("| fedprox | 3 | 81.67 | [77.56, 85.16] | best | – | – |")
     assert lines[3].startswith("| fed_avg\\|x | 3 | 80.00 |")
     assert "| −1.67 | [−3.10, −0.23] | 0.038 | 78.00 | 12 kB | 2.0 s |" in lines[3]
@@ -40,7 +44,7 @@ def test_latex_escapes_and_has_equal_columns(write_study: StudyWriter) -> None:
     assert "fed\\_avg|x & 3" in text
     assert "$-$1.67" in text
     body = [line for line in text.splitlines() if line.endswith("\\\\")]
-    assert [line.count(" & ") for line in body] == [len(HEADINGS) - 1] * 3
+    assert [line.count(" & ") for line in body] == [WIDTH - 1] * 3
 
 
 def test_tables_never_print_nan(write_study: StudyWriter) -> None:

@@ -56,7 +56,7 @@ def test_what_a_loss_does(losses: Sequence[float], words: str) -> None:
 def test_what_is_no_better_than_a_constant(
     accuracy: float, num_examples: int, expected: bool
 ) -> None:
-    floor = ConstantAnswer(3, 0.40, "cat", 3, num_examples, is_exact=True)
+    floor = ConstantAnswer(3, 0.40, "cat", 3, (num_examples,), is_exact=True)
     assert is_no_better(accuracy, floor) is expected
 
 

@@ -10,7 +10,7 @@ from fedcord.checks.compare import difference
 from fedcord.checks.expectations import Limit
 from fedcord.checks.subject import Subject
 from fedcord.core.contract import Algorithm
-from fedcord.engine.evaluation import Evaluation
+from fedcord.metrics.sums import Evaluation
 
 
 def no_limit_stated(subject: Subject) -> str | None:

@@ -13,7 +13,6 @@ from fedcord.checks.walk import Around, RecordingEnv, Walk, just_call, walk
 from fedcord.core.contract import Algorithm, ClientId, ServerState
 from fedcord.core.task import Task
 from fedcord.engine.blueprint import Blueprint
-from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation, Patience
 from fedcord.engine.memory_store import InProcessMemory
 from fedcord.engine.node import ClientNode
@@ -21,6 +20,7 @@ from fedcord.engine.population import Population
 from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rounds
 from fedcord.engine.transport import Transport
 from fedcord.engine.transports.sequential import SequentialTransport
+from fedcord.metrics.sums import Evaluation
 from fedcord.store.checkpoint import Checkpoint
 
 SEED = 7

@@ -64,12 +64,14 @@ def execute(arguments: argparse.Namespace) -> int:
             bars.watch_in_turn,
             on_download=lambda held, total: loading()(held, total),
         )
-    return show_study(root, failures, total, arguments.json)
+    return show_study(root, failures, total, arguments.json, study.metric)
 
 
-def show_study(root: Path, failures: Sequence[Failure], total: int, as_json: bool) -> int:
+def show_study(
+    root: Path, failures: Sequence[Failure], total: int, as_json: bool, metric: str | None = None
+) -> int:
     """What came out of a study; 1 if a run or the page is missing."""
-    code = _show(root, failures, as_json)
+    code = _show(root, failures, metric, as_json)
     if failures:
         sys.stderr.writelines(f"failed: {failure}\n" for failure in failures)
         sys.stderr.write(
@@ -89,16 +91,18 @@ def _study(arguments: argparse.Namespace) -> Study:
     if not files:
         find_own_modules(names)
         seeds = DEFAULT_SEEDS if seeds is None else seeds
-        return make_study(names, settings, seeds, arguments.assignments)
+        return make_study(names, settings, seeds, arguments.assignments, metric=arguments.metric)
     if len(names) > 1:
         raise ConfigError(f"give one study file or algorithms, not both: {', '.join(names)}.")
     if seeds is not None:
         settings["seeds"] = seeds
+    if arguments.metric is not None:
+        settings["metric"] = arguments.metric
     find_own_modules(named_in(Path(files[0])))  # who runs a study runs what it names
     return load_study(Path(files[0]), settings, arguments.assignments)
 
 
-def _show(root: Path, failures: Sequence[Failure], as_json: bool) -> int:
+def _show(root: Path, failures: Sequence[Failure], metric: str | None, as_json: bool) -> int:
     from rich.console import Console
 
     from fedcord.report.build import build_report
@@ -108,8 +112,8 @@ def _show(root: Path, failures: Sequence[Failure], as_json: bool) -> int:
 
     board, page, missing = None, None, ""
     try:
-        board = leaderboard(load_runs(root))
-        page = str(build_report(root).html)
+        board = leaderboard(load_runs(root), metric)
+        page = str(build_report(root, metric=metric).html)
     except ConfigError as error:
         missing = str(error)
     except (CheckpointError, PairingError) as error:

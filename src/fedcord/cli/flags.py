@@ -9,14 +9,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedcord.core.errors import ConfigError
 from fedcord.core.toml import parse_value
+from fedcord.metrics.registry import DEFAULT
 
 if TYPE_CHECKING:
     from fedcord.engine.federation import Patience
     from fedcord.experiment.run import Place
 
 DATA_FLAGS = {
-    "dataset": "data set, npz:PATH or folder:PATH (default digits)",
+    "dataset": "data set, csv:PATH, npz:PATH or folder:PATH (default digits)",
     "partition": "how data is spread over clients (default dirichlet:0.1)",
     "clients": "number of clients (default 10)",
     "subset": "training examples kept, drawn at random (default all)",
@@ -51,6 +53,12 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose data and clients."""
     for name, text in DATA_FLAGS.items():
         parser.add_argument(f"--{name}", metavar="X", help=text)
+    parser.add_argument("--target", metavar="COLUMN", help="of a table, the column to predict")
+    parser.add_argument(
+        "--client-column",
+        metavar="COLUMN",
+        help="of a table, the column that says who holds a row; each value becomes a client",
+    )
     parser.add_argument(
         "--data-dir",
         action="append",
@@ -119,7 +127,18 @@ def add_exchange_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deadline", metavar="S", help="seconds a round waits for answers (default: no limit)"
     )
+    add_metric_flag(parser)
     add_output_flags(parser)
+
+
+def add_metric_flag(parser: argparse.ArgumentParser) -> None:
+    """The flag that chooses what is compared."""
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="what is compared, such as balanced_accuracy, macro_f1, auroc, log_loss or "
+        "worst_client (default accuracy)",
+    )
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +157,30 @@ def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
             settings[key] = text if key in ("dataset", "partition") else parse_value(text)
     if getattr(arguments, "model", None):
         settings["model"] = arguments.model
+    _add_table_flags(settings, arguments)
     return settings
+
+
+def _add_table_flags(settings: dict[str, Any], arguments: argparse.Namespace) -> None:
+    """`--target` and `--client-column`, as options of the data set's name, which identifies it."""
+    from fedcord.data.registry import TABLES
+    from fedcord.data.spec import as_option
+
+    given = {"target": arguments.target, "client": arguments.client_column}
+    options = [f"{key}={as_option(text)}" for key, text in given.items() if text is not None]
+    if not options:
+        return
+    dataset = settings.get("dataset", "")
+    if dataset.partition(":")[0] not in TABLES:
+        raise ConfigError(
+            "--target and --client-column are for tables; name one, as in --dataset csv:PATH. In a "
+            "study file they belong to the data set: dataset = "
+            "'csv:PATH?target=COLUMN&client=COLUMN'."
+        )
+    settings["dataset"] = dataset + ("&" if "?" in dataset else "?") + "&".join(options)
+    if arguments.client_column is not None and "partition" not in settings:
+        settings["partition"] = f"natural:{arguments.client_column}"
+        settings.setdefault("clients", 0)
 
 
 def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
@@ -157,6 +199,7 @@ def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
         arguments.reuse,
         arguments.retry_failed,
         patience_from(arguments),
+        DEFAULT if arguments.metric is None else arguments.metric,
     )
     if arguments.engine == "processes" and asked is not None and not arguments.quiet:
         started = worker_count(asked)

@@ -23,6 +23,7 @@ from fedcord.core.errors import ConfigError, shown
 from fedcord.core.toml import parse_value
 
 if TYPE_CHECKING:
+    from fedcord.data.facts import Stated
     from fedcord.experiment.compare import Study
     from fedcord.experiment.config import RunConfig
     from fedcord.flower.keys import Keys
@@ -106,11 +107,13 @@ def _study(arguments: argparse.Namespace) -> int | None:
         raise ConfigError(
             f"'{file}' has {len(runs)} runs, but an app is one run; name one algorithm and seed."
         )
-    _write_app(runs[0][1], arguments)
+    _write_app(runs[0][1], arguments, study.stated)
     return None
 
 
-def _write_app(config: RunConfig, arguments: argparse.Namespace) -> None:
+def _write_app(
+    config: RunConfig, arguments: argparse.Namespace, stated: Stated | None = None
+) -> None:
     from fedcord.flower.app_folder import AppConfig, write_app
 
     folder = arguments.folder
@@ -119,6 +122,7 @@ def _write_app(config: RunConfig, arguments: argparse.Namespace) -> None:
     patience = patience_from(arguments)
     told = AppConfig.of(
         config,
+        stated,
         quorum=patience.quorum,
         deadline=patience.deadline or 0.0,
         out="" if arguments.out is None else str(arguments.out),
@@ -267,4 +271,4 @@ def _run_study(study: Study, arguments: argparse.Namespace) -> int:
     ):
         watch = bars.watch_in_turn
         failures = run_study(study, root, place, watch, run_one=local.run)
-    return show_study(root, failures, total, arguments.json)
+    return show_study(root, failures, total, arguments.json, study.metric)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedcord.cli.flags import add_data_flags, add_output_flags, path, settings_from
-from fedcord.core.errors import ConfigError
+from fedcord.cli.table_columns import columns_of, show_columns
+from fedcord.core.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -25,6 +26,7 @@ SHADES = " ░▒▓█"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
+    parser.add_argument("data", nargs="?", metavar="DATA", help="the data set, as after --dataset")
     add_data_flags(parser)
     parser.add_argument(
         "--out", type=path, metavar="FILE", help="also save the picture, as .png or .svg"
@@ -43,7 +45,23 @@ def execute(arguments: argparse.Namespace) -> None:
     picture = arguments.out
     if picture is not None and picture.suffix not in (".png", ".svg"):
         raise ConfigError(f"--out '{picture}': the picture's name must end in .png or .svg.")
+    if arguments.data is not None:
+        if arguments.dataset is not None:
+            raise ConfigError(
+                f"the data set is given twice, {shown(arguments.data)} and --dataset "
+                f"{shown(arguments.dataset)}; give it once."
+            )
+        arguments.dataset = arguments.data
     config = load_data_config(settings_from(arguments))
+    with RunBars(hidden=arguments.json or arguments.quiet) as bars:
+        bars.loading(config.dataset)
+        columns = columns_of(config.dataset)
+    if columns is not None and not arguments.json:
+        show_columns(columns)
+    if columns is not None and not columns.has_target:
+        if arguments.json:
+            sys.stdout.write(json.dumps({"dataset": config.dataset, **columns.to_json()}) + "\n")
+        return
     with RunBars(hidden=arguments.json or arguments.quiet) as bars:
         dataset = load_dataset(
             config.dataset,
@@ -72,6 +90,7 @@ def execute(arguments: argparse.Namespace) -> None:
             "counts": counts.tolist(),
             "picture": None if picture is None else str(picture),
             "notes": list(dataset.notes),
+            **({} if columns is None else columns.to_json()),
             **report.to_json(),
         }
         sys.stdout.write(json.dumps(values) + "\n")

@@ -33,7 +33,7 @@ def add_prediction_flags(parser: argparse.ArgumentParser) -> None:
         "--data",
         required=True,
         metavar="DATA",
-        help="examples: npz:PATH (x, and an id for each if given) or folder:PATH (pictures)",
+        help="examples: npz:PATH (x, and an id for each if given), csv:PATH or folder:PATH",
     )
     parser.add_argument(
         "--out", type=path, default=Path("predictions.csv"), metavar="FILE", help="a CSV file"
@@ -60,7 +60,7 @@ def predict_and_tell(
         done = write_predictions(model, arguments.data, arguments.out, bars.steps("predict"))
     if arguments.json:
         found = {"examples": done.examples, **whose, "client": model.moment.client}
-        found |= {"accuracy": done.accuracy, "out": str(arguments.out)}
+        found |= {"accuracy": done.accuracy, "out": str(arguments.out), "notes": list(done.notes)}
         sys.stdout.write(json.dumps(found) + "\n")
         return
     sys.stdout.write(
@@ -70,3 +70,5 @@ def predict_and_tell(
         sys.stdout.write(
             f"accuracy {done.accuracy:.4f} on the {done.labelled} whose class is known\n"
         )
+    sys.stdout.flush()
+    bars.say(done.notes)

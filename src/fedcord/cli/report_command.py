@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedcord.cli.flags import path
+from fedcord.cli.flags import add_metric_flag, path
 from fedcord.core.errors import CheckpointError, ConfigError
+from fedcord.metrics.registry import find_metric
 
 if TYPE_CHECKING:
     from fedcord.report.leaderboard import Leaderboard
@@ -43,14 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--overview",
         type=path,
         metavar="FILE",
-        help="no report, but one table (.md) of every algorithm's accuracy in each DIR, with mean "
+        help="no report, but one table (.md) of every algorithm's score in each DIR, with mean "
         "ranks",
     )
     parser.add_argument(
         "--pareto",
         type=path,
         metavar="FILE",
-        help="no report, but one figure of accuracy against bytes with a panel for each DIR, as "
+        help="no report, but one figure of scores against bytes with a panel for each DIR, as "
         ".png or .svg",
     )
     parser.add_argument(
@@ -71,11 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-dir", action="append", type=path, metavar="DIR", help="data folder (--feature-map)"
     )
+    add_metric_flag(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 
 
 def execute(arguments: argparse.Namespace) -> None:
     """Read, compare, write."""
+    if arguments.metric is not None:
+        find_metric(arguments.metric)  # before anything is read
     missing = [str(folder) for folder in arguments.folders if not folder.is_dir()]
     if missing:
         raise ConfigError(f"no such folder: {', '.join(missing)}; name folders with runs.")
@@ -92,18 +96,18 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.pooled is not None:
         if arguments.against is None:
             raise ConfigError("--pooled compares with one algorithm; name it: --against NAME.")
-        _write_pooled(arguments.folders, arguments.against, arguments.pooled, arguments.json)
+        _write_pooled(arguments)
     elif arguments.overview is not None:
-        _write_overview(arguments.folders, arguments.overview, arguments.json)
+        _write_overview(arguments)
     elif arguments.feature_map is not None:
         _draw_feature_map(arguments)
     elif arguments.pareto is not None:
-        _draw_pareto(arguments.folders, arguments.pareto, arguments.json)
+        _draw_pareto(arguments)
     else:
-        _write_report(arguments.folders, arguments.against, arguments.json)
+        _write_report(arguments)
 
 
-def _write_report(folders: list[Path], baseline: str | None, as_json: bool) -> None:
+def _write_report(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
     from fedcord.core.atomic import write_output
@@ -113,6 +117,7 @@ def _write_report(folders: list[Path], baseline: str | None, as_json: bool) -> N
     from fedcord.report.load import load_runs
     from fedcord.report.terminal import print_leaderboard
 
+    folders, baseline, metric = arguments.folders, arguments.against, arguments.metric
     runs = load_runs(*folders)
     unverified = sum(not run.is_verified for run in runs)
     if unverified:
@@ -120,12 +125,12 @@ def _write_report(folders: list[Path], baseline: str | None, as_json: bool) -> N
             f"note: {unverified} of {len(runs)} runs are of a version that wrote no checksums; "
             "their files are taken as they are.\n"
         )
-    board = leaderboard(runs)
+    board = leaderboard(runs, metric)
     table = against(board, baseline).to_markdown() if baseline else ""
-    page = build_report(*folders).html
+    page = build_report(*folders, metric=metric).html
     if table:
         write_output(folders[0] / f"against-{baseline}.md", table)
-    if as_json:
+    if arguments.json:
         sys.stdout.write(json.dumps({**board.to_json(), "report": str(page)}) + "\n")
         return
     print_leaderboard(board, Console())
@@ -147,17 +152,18 @@ def _draw_feature_map(arguments: argparse.Namespace) -> None:
     sys.stdout.write(json.dumps({"figure": path}) + "\n" if arguments.json else f"Figure: {path}\n")
 
 
-def _draw_pareto(folders: list[Path], figure: Path, as_json: bool) -> None:
+def _draw_pareto(arguments: argparse.Namespace) -> None:
     """Each folder is a study of its own here: studies need not be paired to stand side by side."""
     from fedcord.report.canvas import check_suffix, save_figure
     from fedcord.report.frontier import frontier
     from fedcord.report.pareto import pareto_figure
 
+    folders, figure = arguments.folders, arguments.pareto
     check_suffix(figure)
-    boards, titles = _side_by_side(folders)
+    boards, titles = _side_by_side(folders, arguments.metric)
     save_figure(pareto_figure(boards, titles), figure)
     parts = list(zip(folders, titles, boards, strict=True))
-    if as_json:
+    if arguments.json:
         panels = [
             {
                 "folder": str(folder),
@@ -176,18 +182,20 @@ def _draw_pareto(folders: list[Path], figure: Path, as_json: bool) -> None:
     sys.stdout.write(f"\nFigure: {figure}\n")
 
 
-def _write_pooled(folders: list[Path], baseline: str, file: Path, as_json: bool) -> None:
+def _write_pooled(arguments: argparse.Namespace) -> None:
     from fedcord.report.pooled import pooled_against
 
-    _check_table(file)
-    _write_table(pooled_against(*_side_by_side(folders), baseline), file, as_json)
+    _check_table(arguments.pooled)
+    boards = _side_by_side(arguments.folders, arguments.metric)
+    _write_table(pooled_against(*boards, arguments.against), arguments.pooled, arguments.json)
 
 
-def _write_overview(folders: list[Path], file: Path, as_json: bool) -> None:
+def _write_overview(arguments: argparse.Namespace) -> None:
     from fedcord.report.overview import overview
 
-    _check_table(file)
-    _write_table(overview(*_side_by_side(folders)), file, as_json)
+    _check_table(arguments.overview)
+    boards = _side_by_side(arguments.folders, arguments.metric)
+    _write_table(overview(*boards), arguments.overview, arguments.json)
 
 
 def _check_table(file: Path) -> None:
@@ -205,18 +213,26 @@ def _write_table(table: PooledAgainst | Overview, file: Path, as_json: bool) -> 
     sys.stdout.write(f"{table.to_markdown()}\nTable: {file}\n")
 
 
-def _side_by_side(folders: list[Path]) -> tuple[list[Leaderboard], tuple[str, ...]]:
-    """The finished studies and what tells them apart."""
+def _side_by_side(
+    folders: list[Path], metric: str | None
+) -> tuple[list[Leaderboard], tuple[str, ...]]:
+    """The finished studies, all by one metric, and what tells them apart."""
     from fedcord.report.frontier import panel_titles
 
-    boards = [_finished_board(folder) for folder in folders]
+    boards = [_finished_board(folder, metric) for folder in folders]
+    if len({board.metric.name for board in boards}) > 1:
+        found = ", ".join(f"{f} by {b.metric.name}" for f, b in zip(folders, boards, strict=True))
+        raise ConfigError(
+            f"these studies were made to be compared by different metrics ({found}); "
+            "choose one: --metric NAME."
+        )
     titles = panel_titles(boards)
     if len(set(titles)) < len(titles):  # studies that differ in parameters or rounds only
         titles = tuple(f"{t}, {f.name}" for t, f in zip(titles, folders, strict=True))
     return boards, titles
 
 
-def _finished_board(folder: Path) -> Leaderboard:
+def _finished_board(folder: Path, metric: str | None) -> Leaderboard:
     """A study's leaderboard; a missing method could be the one that beats the others."""
     from fedcord.report.leaderboard import leaderboard
     from fedcord.report.load import load_runs
@@ -231,4 +247,4 @@ def _finished_board(folder: Path) -> Leaderboard:
             f"{folder} is not finished ({shown}), and what is missing could change who is beaten; "
             "finish it with --resume, or move these runs away."
         )
-    return leaderboard(runs)
+    return leaderboard(runs, metric)

@@ -17,6 +17,7 @@ from fedcord.cli.flags import (
     workers_from,
 )
 from fedcord.core.errors import ConfigError, gather
+from fedcord.metrics.registry import DEFAULT, find_metric, metric_problems
 
 if TYPE_CHECKING:
     from fedcord.cli.progress import RunBars
@@ -38,6 +39,7 @@ def execute(arguments: argparse.Namespace) -> None:
     find_own_modules([arguments.algorithm])
     settings = {**settings_from(arguments), "algorithm": arguments.algorithm}
     problems = engine_problems(arguments.engine, workers_from(arguments))
+    problems += [] if arguments.metric is None else metric_problems(arguments.metric)
     with gather(problems):
         config = load_config(settings, arguments.assignments)
     if problems:
@@ -55,11 +57,15 @@ def execute(arguments: argparse.Namespace) -> None:
     was_finished = out is not None and RunFolder(out).is_finished
     with RunBars(hidden=arguments.json or arguments.quiet) as bars:
         result = run(config, place, bars.watch(config.algorithm, config.seed))
-    show_result(result, bars, arguments.json, was_finished)
+    show_result(result, bars, arguments.json, was_finished, arguments.metric)
 
 
 def show_result(
-    result: dict[str, object], bars: RunBars, as_json: bool, was_finished: bool
+    result: dict[str, object],
+    bars: RunBars,
+    as_json: bool,
+    was_finished: bool,
+    metric: str | None = None,
 ) -> None:
     """What came out, for a person or a program."""
     if was_finished:
@@ -71,12 +77,12 @@ def show_result(
     from fedcord.report.load import load_run
 
     own = load_run(Path(str(result["run_dir"])))
-    _show(result, own)
+    _show(result, own, metric or str(result.get("metric", DEFAULT)))
     sys.stdout.flush()
     bars.say(caveats({own.name: [own]}))
 
 
-def _show(result: dict[str, object], own: Run) -> None:
+def _show(result: dict[str, object], own: Run, metric: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -87,6 +93,7 @@ def _show(result: dict[str, object], own: Run) -> None:
     assert isinstance(up, int)
     assert isinstance(down, int)
     rows = [
+        *_chosen(own, metric),
         (
             "accuracy",
             f"{result['accuracy']:.4f}  ({_of(result)}final round, {result['accuracy_on']})",
@@ -103,11 +110,29 @@ def _show(result: dict[str, object], own: Run) -> None:
     Console().print(table)
 
 
+def _chosen(own: Run, name: str) -> list[tuple[str, str]]:
+    """What the run was asked about, where that is not the accuracy."""
+    from fedcord.report.scores import with_unit
+
+    metric, values = find_metric(name), own.result.measured.values if own.result else {}
+    if name == DEFAULT:
+        return []
+    if name not in values:
+        return [(metric.words, "not measured in this run")]
+    return [
+        (
+            metric.words,
+            f"{with_unit(values[name], metric)}  ({metric.says[0].lower()}{metric.says[1:-1]})",
+        )
+    ]
+
+
 def _unequal(own: Run) -> list[tuple[str, str]]:
     """What the accuracy hides where the test part has more examples of some classes."""
     from fedcord.report.constant import constant_answer
 
-    floor, balanced = constant_answer(own), own.result.balanced_accuracy if own.result else None
+    floor = constant_answer(own)
+    balanced = own.result.measured.values.get("balanced_accuracy") if own.result else None
     if floor is None or not floor.is_unequal or balanced is None:
         return []
     return [

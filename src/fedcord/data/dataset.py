@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from fedcord.core.errors import DataError
+from fedcord.data.tables.schema import TableSchema
+
+if TYPE_CHECKING:
+    from fedcord.data.tables.preparation import TablePreparation
 
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
-Kind = Literal["image", "vector", "text"]
+Kind = Literal["image", "vector", "text", "table"]
 Scale = Literal["standard", "none"]
 
 STANDARD: Scale = "standard"
@@ -23,6 +27,7 @@ _FORMS: Mapping[str, tuple[type[np.generic], int, str]] = {
     "image": (np.uint8, 4, "uint8 [N, C, H, W]"),
     "vector": (np.float32, 2, "float32 [N, D]"),
     "text": (np.int64, 2, "int64 [N, L]"),
+    "table": (np.float64, 2, "float64 [N, C]"),
 }
 _ROWS_PER_CHECK = 65_536
 
@@ -32,18 +37,22 @@ class Split:
     """Examples of one part (train or test) of a data set.
 
     Attributes:
-        inputs: uint8 images [N, C, H, W], float32 vectors [N, D] or int64 token ids [N, L], where
-            token 0 is padding.
+        inputs: uint8 images [N, C, H, W], float32 vectors [N, D], int64 token ids [N, L], where
+            token 0 is padding, or the columns of a table, float64 [N, C]: numbers, and codes of
+            words, with NaN where a cell is missing.
         labels: int64 [N].
         groups: further int64 [N] arrays by name, such as the domain or the user a row comes from;
             partitioners can divide by them.
-        files: for pictures of a folder, the name of each row's file; empty when rows have none.
+        files: for pictures of a folder, the name of each row's file; for a table, what its own
+            column calls each row; empty when rows have none.
+        rows: for a table, int64 [N], each row's number in its file, from 1; None for other data.
     """
 
     inputs: Array
     labels: Labels
     groups: Mapping[str, Labels] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    rows: Labels | None = None
 
     def __len__(self) -> int:
         return int(self.labels.shape[0])
@@ -70,6 +79,8 @@ class Dataset:
         scale: for vectors, "standard" to bring every feature to mean 0 and standard deviation 1
             over the clients' training parts, or "none" to take them as they are.
         notes: what a loader found worth telling, in plain words.
+        table: for a table, what its columns are.
+        preparation: for vectors that were a table, how they were made of it.
     """
 
     name: str
@@ -83,6 +94,8 @@ class Dataset:
     vocabulary: int = 0
     scale: Scale = STANDARD
     notes: tuple[str, ...] = ()
+    table: TableSchema | None = None
+    preparation: TablePreparation | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in _FORMS:
@@ -154,6 +167,8 @@ class Dataset:
             )
         if self.kind == "vector":
             self._check_finite(part, inputs)
+        if self.kind == "table":
+            self._check_table(part, split)
         if self.kind == "text" and inputs.size:
             low, high = int(inputs.min()), int(inputs.max())
             if low < 0 or high >= self.vocabulary:
@@ -188,6 +203,25 @@ class Dataset:
                 raise self._error(
                     f"{part} inputs hold NaN or infinity, first in row {row}; "
                     "clean or impute the data before loading it"
+                )
+
+    def _check_table(self, part: str, split: Split) -> None:
+        columns = self.table.columns if self.table is not None else ()
+        if len(columns) != split.inputs.shape[1]:
+            raise self._error(
+                f"{part} inputs have {split.inputs.shape[1]} columns, but table describes "
+                f"{len(columns)}; give a TableSchema with one entry per column"
+            )
+        for place, column in enumerate(columns):
+            cells = split.inputs[:, place]
+            limit = len(column.words) if column.kind == "categorical" else np.inf
+            low = 0 if column.kind == "categorical" else -np.inf
+            wrong = (cells < low) | (cells >= limit) | np.isneginf(cells)
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                raise self._error(
+                    f"{part} column '{column.name}' holds {cells[row]:g} in row {row}; allowed are "
+                    "finite numbers, NaN for a missing cell, and for words their places in words"
                 )
 
     def _check_normalisation(self) -> None:

@@ -6,17 +6,23 @@ them by the study or by a survey, and every site compares its own with what was 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from fedcord.core.errors import ConfigError, DataError, shown, unknown_name
 from fedcord.core.params import LARGEST
 from fedcord.data.dataset import SCALES, STANDARD, Dataset, Kind, Scale
+from fedcord.data.tables.preparation import TablePreparation
 
 FORM = ("kind", "input_shape", "scale")
 """What must be the same everywhere. Classes are compared by name, tokens by the largest, and
 constants are computed."""
+
+
+COMPUTED = ("mean", "std", "preparation")
+"""What clients' examples decide, and no study says."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,7 @@ class DataFacts:
         scale: for vectors, whether features are standardised.
         mean: per channel of images or feature of a standardised table; empty: not prepared so.
         std: likewise.
+        preparation: for vectors that were a table, how they are made of it.
     """
 
     kind: Kind
@@ -40,6 +47,7 @@ class DataFacts:
     scale: Scale = STANDARD
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    preparation: TablePreparation | None = None
 
     @staticmethod
     def of(dataset: Dataset) -> DataFacts:
@@ -53,19 +61,27 @@ class DataFacts:
 
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it; the inverse of `from_plain`."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        table = self.preparation
+        values["preparation"] = None if table is None else table.to_json()
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
     @staticmethod
     def from_plain(values: Mapping[str, Any]) -> DataFacts:
         """What `plain` was made from, every value checked."""
-        stated = Stated.from_plain({k: v for k, v in values.items() if k not in ("mean", "std")})
+        if not isinstance(values, Mapping):
+            raise DataError(f"{shown(values)} are no facts of a task.")
+        stated = Stated.from_plain({k: v for k, v in values.items() if k not in COMPUTED})
         if None in (stated.kind, stated.input_shape, stated.class_names, stated.vocabulary):
             raise DataError("the facts of a task lack its kind, shape, classes or vocabulary.")
         assert stated.kind is not None
         try:
             mean, std = (tuple(map(_number, values[name])) for name in ("mean", "std"))
-        except (KeyError, TypeError, ValueError) as error:
+            if len(mean) != len(std) or any(deviation <= 0 for deviation in std):
+                raise ValueError("there is one positive deviation for every mean")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"the constants of a task cannot be used ({error}).") from error
+        table = values.get("preparation")
         return DataFacts(
             stated.kind,
             stated.input_shape or (),
@@ -74,6 +90,7 @@ class DataFacts:
             stated.scale or STANDARD,
             mean,
             std,
+            None if table is None else TablePreparation.from_json(table),
         )
 
 
@@ -137,8 +154,10 @@ class Stated:
 
 
 def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError(f"{shown(value)} is not a number")
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is not finite")
     return float(value)
 
 

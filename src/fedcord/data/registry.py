@@ -5,9 +5,10 @@ Importing this module imports no loader: listing and checking names stays fast.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -27,7 +28,7 @@ class DatasetInfo:
 
     Attributes:
         summary: one line.
-        kind: image, vector or text; None when the file decides.
+        kind: image, vector, text or table; None when the file decides.
         classes: how many; 0 when the file decides.
         size: examples, and their shape.
         licence: terms of use and what to cite.
@@ -177,6 +178,8 @@ DATASETS: Mapping[str, DatasetInfo] = {
 }
 """Every data set with a name."""
 
+_TABLE_OPTIONS = ("target", "client", "drop", "categorical", "id", "missing")
+
 USER_FORMATS: Mapping[str, DatasetInfo] = {
     "npz": DatasetInfo(
         "your arrays: npz:PATH with x_train y_train x_test y_test, or x y",
@@ -196,8 +199,38 @@ USER_FORMATS: Mapping[str, DatasetInfo] = {
         "image_folder:load",
         ("size", "group"),
     ),
+    "csv": DatasetInfo(
+        "your table: csv:PATH with a header, --target COLUMN and --client-column COLUMN",
+        "table",
+        0,
+        "as the file has",
+        "yours",
+        "table_file:load",
+        _TABLE_OPTIONS,
+    ),
+    "parquet": DatasetInfo(
+        "the same as Parquet: parquet:PATH",
+        "table",
+        0,
+        "as the file has",
+        "yours",
+        "table_file:load",
+        _TABLE_OPTIONS,
+    ),
+    "hf": DatasetInfo(
+        "saved by Hugging Face datasets: hf:DIR, a table or pictures, as save_to_disk wrote it",
+        None,
+        0,
+        "as the folder has",
+        "yours",
+        "saved_by_hugging_face:load",
+        (*_TABLE_OPTIONS, "size"),
+    ),
 }
 """Prefixes that are followed by a path."""
+
+TABLES = ("csv", "parquet", "hf")
+"""Those of tables, whose columns have names."""
 
 _NOT_THERE = {
     *(errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR),
@@ -214,7 +247,7 @@ def check_spec(spec: str) -> tuple[DatasetSpec, DatasetInfo]:
         allowed = [*DATASETS, *(f"{prefix}:PATH" for prefix in USER_FORMATS)]
         problem = unknown_name("data set", parsed.name, allowed, "fedcord list datasets")
         if any(mark in parsed.name for mark in ":/."):  # a file of the user's own is meant
-            problem += " Data of your own is named npz:PATH or folder:PATH."
+            problem += " Data of your own is named csv:PATH, npz:PATH or folder:PATH."
         raise DataError(problem)
     parsed.check_options(info.options)
     return parsed, info
@@ -230,8 +263,8 @@ def load_dataset(
     """Load a data set by name.
 
     Args:
-        spec: a name of `DATASETS`, `npz:PATH` or `folder:PATH`, with options after a question mark,
-            such as `synthetic?samples=1000&classes=3`.
+        spec: a name of `DATASETS`, or a prefix of `USER_FORMATS` and a path, such as `csv:PATH`;
+            options follow a question mark, as in `synthetic?samples=1000&classes=3`.
         data_dirs: folders to search; by default FEDCORD_DATA, else the user's cache folder.
         allow_download: whether missing files may be fetched, into the first of these folders.
         progress: told how far a download is.
@@ -245,8 +278,15 @@ def load_dataset(
     module, _, function = info.loader.partition(":")
     source = importlib.import_module(f"fedcord.data.sources.{module}")
     loader = cast(Callable[[DatasetSpec, Search], Dataset], getattr(source, function))
-    try:
+    with reading(spec):
         return loader(parsed, Search(data_folders(data_dirs), allow_download, progress))
+
+
+@contextlib.contextmanager
+def reading(spec: str) -> Iterator[None]:
+    """Tell what is wrong with a path as an error of the data set `spec`."""
+    try:
+        yield
     except ConfigError as error:  # a folder that cannot be meant
         raise DataError(f"data set '{spec}': {error}") from error
     except OSError as error:

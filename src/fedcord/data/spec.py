@@ -1,13 +1,23 @@
-"""What a user writes to name a data set: `name`, `name?key=value&key=value`, or `npz:PATH`."""
+"""What a user writes to name a data set: `name`, `name?key=value&key=value`, or `csv:PATH`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
+from urllib.parse import unquote
 
 from fedcord.core.errors import DataError, unknown_name
 from fedcord.data.dataset import SCALES, Scale
+
+
+def as_option(text: str) -> str:
+    """A text as the value of an option: what divides options is escaped.
+
+    >>> as_option("Blood & urine")
+    'Blood %26 urine'
+    """
+    return "".join(f"%{ord(mark):02X}" if mark in "%&?," else mark for mark in text)
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,14 @@ class DatasetSpec:
         if value not in names:
             raise DataError(unknown_name(f"{key} of data set '{self.name}'", value, names))
         return value
+
+    def text(self, key: str) -> str:
+        """The option `key` as it was meant: `%26` stands for `&`; empty when it is not given."""
+        return unquote(self.options.get(key, ""))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """The option `key` as several texts, divided by commas; `%2C` stands for a comma."""
+        return tuple(unquote(part) for part in self.options.get(key, "").split(",") if part)
 
     def scale(self, default: Scale) -> Scale:
         """How vectors are scaled (`?scale=`)."""

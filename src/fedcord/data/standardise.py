@@ -61,8 +61,22 @@ def constants(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation from all clients' second sums, in the order of their numbers."""
     deviation = np.sqrt(np.sum(sums, axis=0) / count)
-    is_constant = deviation <= np.maximum(_FLOAT32.eps * np.abs(mean), _FLOAT32.tiny)
-    return tuple(mean.tolist()), tuple(np.where(is_constant, 1.0, deviation).tolist())
+    fixed = is_constant(mean, deviation, float(_FLOAT32.eps))
+    return tuple(mean.tolist()), tuple(np.where(fixed, 1.0, deviation).tolist())
+
+
+def is_constant(
+    mean: Floats | float, deviation: Floats | float, resolution: float
+) -> NDArray[np.bool_] | np.bool_:
+    """Whether features vary no more than rounding does.
+
+    Args:
+        mean: of each feature.
+        deviation: its standard deviation.
+        resolution: relative to the mean, what the numbers can tell apart.
+    """
+    fixed: NDArray[np.bool_] = deviation <= np.maximum(resolution * np.abs(mean), _FLOAT32.tiny)
+    return fixed
 
 
 def _client_sum(rows: Array, of: Callable[[Floats], Floats]) -> Floats:

@@ -16,10 +16,11 @@ from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
 from fedcord.core.names import client_said, clients_listed, told_name
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, num_bytes, prefixed
-from fedcord.engine.evaluation import BATCH, Evaluation
+from fedcord.engine.evaluation import BATCH
 from fedcord.engine.node import Agreement, Introduction
 from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replies
 from fedcord.engine.transport import PARCELS_PER_NODE, Delivery, Outcome, Transport
+from fedcord.metrics.sums import Detail, Evaluation
 
 Phase = Literal["training", "personalisation", "evaluation", "roll call", "memory"]
 """What bytes pass for; memory moves in simulations only."""
@@ -260,25 +261,20 @@ class Federation:
             yield waiting.pop(turn, Missing(turn, "absent", "no answer to this request"))
             turn = next(turns, None)
 
-    def evaluate(self, request: Request) -> Evaluation:
+    def evaluate(self, request: Request, detail: Detail) -> Evaluation:
         """The shared model on the common test set, shared out over the nodes."""
         size = BATCH if len(self._testers) > 1 else max(1, self.common_test)
-        starts = range(0, self.common_test, size)
+        starts, more = range(0, self.common_test, size), detail.options()
         request = replace(request, run=self._run)
         found: dict[int, Evaluation] = {}
         for attempt in range(len(self._testers)):  # another may answer what one has not
             missing = [start for start in starts if start not in found]
-            parcels = [
-                Parcel(
-                    (),
-                    {"first": start, "last": min(start + size, self.common_test)},
-                    self._tester(place + attempt),
-                )
-                for place, start in enumerate(missing)
-            ]
+            spans = [{"first": n, "last": min(n + size, self.common_test), **more} for n in missing]
+            parcels = [Parcel((), s, self._tester(i + attempt)) for i, s in enumerate(spans)]
             for delivery in self._transport.exchange(request, parcels):
                 for reply in self._opened(delivery, "evaluation"):
-                    found[missing[delivery.place]] = Evaluation.from_plain(reply.values)
+                    sums = Evaluation.from_plain(reply.values, reply.tensors)
+                    found[missing[delivery.place]] = sums
             if len(found) == len(starts):
                 return sum((found[start] for start in starts), Evaluation())
         raise ProtocolError("a part of the common test was not answered; run it again.")
@@ -397,6 +393,8 @@ class Federation:
             found = delivery.replies
         if not isinstance(found, FedcordError):
             for reply in found:
+                if reply.client is None:
+                    continue  # what a node finds for the server is cut up as engines like
                 weight = WEIGHT_BYTES if "weight" in reply.values else 0
                 passed.up += num_bytes(reply.tensors) + weight
         return found

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from torch import Tensor
@@ -58,6 +58,7 @@ from fedcord.engine.requests import (
     unpack_call,
 )
 from fedcord.engine.reuse import Visit, WorkCache
+from fedcord.metrics.sums import Detail
 
 MAX_WEIGHT = 1e15
 """Largest weight of an update: more examples than anyone has, and sums of weights stay exact
@@ -284,8 +285,9 @@ class ClientNode:
         env = request.env(self._task)
         test, groups = self._source.test, self._source.test_groups
         span = _whole(options, "first", 0), _whole(options, "last", len(test))
-        sums = evaluate(self._algorithm, request.shared, {}, test, env, groups, *span)
-        return answered(request, None, values=sums.plain())
+        detail = Detail.of(options)
+        sums = evaluate(self._algorithm, request.shared, {}, test, env, groups, *span, detail)
+        return answered(request, None, sums.tensors(), sums.plain())
 
     def _visit(self, request: Request, client: ClientId, options: Mapping[str, Any]) -> Reply:
         """What is asked of one client alone."""
@@ -315,10 +317,11 @@ class ClientNode:
         part, groups = data.test if request.verb == "evaluate" else data.validation, {}
         if options.get("common"):
             part, groups = self._source.test, dict(self._source.test_groups)
-        sums = evaluate(self._algorithm, request.shared, memory, part, env, groups)
-        if not self._introduction.tells_classes:
-            sums = replace(sums, by_class={})
-        return answered(request, client, values=sums.plain())
+        detail = Detail.of(options)
+        sums = evaluate(self._algorithm, request.shared, memory, part, env, groups, detail=detail)
+        if not self._introduction.tells_classes and not options.get("common"):
+            sums = sums.without_classes()
+        return answered(request, client, sums.tensors(), sums.plain())
 
     def _memory(self, request: Request, client: ClientId, options: Mapping[str, Any]) -> Reply:
         """Give what a client keeps, or take what it shall keep."""

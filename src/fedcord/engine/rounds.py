@@ -20,11 +20,11 @@ from fedcord.core.contract import (
 )
 from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.core.tensors import Tensors, select
-from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation, Missing, Phase, Traffic
 from fedcord.engine.node import check_update
 from fedcord.engine.requests import Reply, Request, Verb
 from fedcord.engine.threads import torch_threads
+from fedcord.metrics.sums import Detail, Evaluation
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,16 @@ class Schedule:
         participants: round number to ascending client numbers.
         evaluate_every: rounds between evaluations; the last round is always evaluated.
         threads: threads of every computation; more than one changes bits.
+        detail: what evaluations count beside what they always do.
+        final_detail: the same, of the evaluation after the last round.
     """
 
     num_rounds: int
     participants: Callable[[int], Sequence[ClientId]]
     evaluate_every: int = 1
     threads: int = 1
+    detail: Detail = field(default_factory=Detail)
+    final_detail: Detail = field(default_factory=Detail)
 
 
 @dataclass
@@ -209,9 +213,11 @@ def run_rounds(
             for _ in updates:  # a method may stop reading early; everyone is still heard
                 pass
             evaluation, models_of = None, None
-            if round_ + 1 == schedule.num_rounds or (round_ + 1) % schedule.evaluate_every == 0:
+            is_last = round_ + 1 == schedule.num_rounds
+            if is_last or (round_ + 1) % schedule.evaluate_every == 0:
                 test = _request("evaluate", state.model, here, step=round_ + 1)
-                evaluation, models_of = evaluate_model(algorithm, federation, test)
+                detail = schedule.final_detail if is_last else schedule.detail
+                evaluation, models_of = evaluate_model(algorithm, federation, test, detail)
             passed = federation.take_traffic()
             is_probe = bool(traits.probes) and cast(Probes, algorithm).is_probe(here)
             if is_probe:
@@ -244,6 +250,7 @@ def evaluate_model(
     algorithm: Algorithm,
     federation: Federation,
     request: Request,
+    detail: Detail,
     without: Collection[ClientId] = (),
 ) -> tuple[Evaluation, int | None]:
     """The shared model, or clients' own, on the common test set.
@@ -255,6 +262,7 @@ def evaluate_model(
         algorithm: says whether there is a shared model.
         federation: the clients.
         request: to evaluate.
+        detail: what to count beside what is always counted.
         without: clients that are not asked.
 
     Returns:
@@ -262,13 +270,32 @@ def evaluate_model(
     """
     is_own, is_common = algorithm.traits.keeps_own_models, federation.common_test > 0
     if is_common and not is_own:
-        return federation.evaluate(request), None
+        return federation.evaluate(request, detail), None
     asked = federation.keepers if is_own else tuple(sorted(federation.members))
     asked = tuple(
         k for k in asked if k not in without and (is_common or federation.members[k].test > 0)
     )
-    answers = federation.ask(request, asked, "evaluation", options={"common": is_common})
-    return sum(_sums(answers).values(), Evaluation()), len(asked) if is_own else None
+    options = {"common": is_common, **detail.options()}
+    answers = federation.ask(request, asked, "evaluation", options=options)
+    # one by one: a thousand clients' histograms are not kept beside each other
+    return sum((sums for _, sums in _sums(answers)), Evaluation()), len(asked) if is_own else None
+
+
+def evaluate_again(
+    algorithm: Algorithm,
+    federation: Federation,
+    state: ServerState,
+    seed: int,
+    threads: int,
+    detail: Detail,
+) -> Evaluation:
+    """The evaluation after the last round once more; its bytes were counted the first time."""
+    request = _after("evaluate", state, seed, step=state.round)
+    before = federation.take_traffic()
+    with torch_threads(threads):
+        found, _ = evaluate_model(algorithm, federation, request, detail)
+    federation.traffic = before
+    return found
 
 
 def finish_clients(
@@ -279,6 +306,7 @@ def finish_clients(
     clients: Sequence[ClientId],
     threads: int = 1,
     on_missing: Callable[[Missing], None] = lambda missing: None,
+    detail: Detail = Detail(),  # noqa: B008 - frozen
 ) -> dict[ClientId, Evaluation]:
     """After the last round: personalise where the method does, then test every client on its own.
 
@@ -290,6 +318,7 @@ def finish_clients(
         clients: whom to ask.
         threads: of every computation.
         on_missing: told of everybody who has no model of the end; they are to be asked again.
+        detail: what to count beside what is always counted.
 
     Returns:
         The evaluation of each client that has a test part.
@@ -305,11 +334,11 @@ def finish_clients(
             clients = [client for client in clients if client not in absent]
         test = _after("evaluate", state, seed, step=state.round + 1)
         answers = list[Reply | Missing]()
-        for answer in federation.ask(test, clients, "evaluation"):
+        for answer in federation.ask(test, clients, "evaluation", options=detail.options()):
             answers.append(answer)
             if isinstance(answer, Missing):
                 on_missing(answer)
-        return _sums(iter(answers))
+        return dict(_sums(iter(answers)))
 
 
 def validate_clients(
@@ -318,22 +347,25 @@ def validate_clients(
     seed: int,
     clients: Sequence[ClientId],
     threads: int = 1,
+    detail: Detail = Detail(),  # noqa: B008 - frozen
 ) -> Evaluation:
     """What settings should be chosen by: all clients' validation parts, taken together."""
     request = _after("validate", state, seed, step=state.round + 1)
     with torch_threads(threads):
-        return sum(_sums(federation.ask(request, clients, "evaluation")).values(), Evaluation())
+        answers = federation.ask(request, clients, "evaluation", options=detail.options())
+        return sum((sums for _, sums in _sums(answers)), Evaluation())
 
 
-def _sums(answers: Iterator[Reply | Missing]) -> dict[ClientId, Evaluation]:
+def _sums(answers: Iterator[Reply | Missing]) -> Iterator[tuple[ClientId, Evaluation]]:
     """What clients found who have examples of their own."""
-    found = {}
     for answer in answers:
         if isinstance(answer, Reply) and answer.refusal is None and answer.client is not None:
-            sums = Evaluation.from_plain(answer.values)
+            try:
+                sums = Evaluation.from_plain(answer.values, answer.tensors)
+            except ProtocolError as error:
+                raise ProtocolError(f"client {answer.client}: {error}") from error
             if sums.total > 0:
-                found[answer.client] = sums
-    return found
+                yield answer.client, sums
 
 
 def _request(verb: Verb, tensors: Tensors, at: Env, step: int) -> Request:

@@ -17,6 +17,7 @@ from fedcord.experiment.folders import RUNS
 from fedcord.experiment.load import OWN_DATA, load_config
 from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_config
+from fedcord.metrics.registry import DEFAULT
 from fedcord.report.build import build_report
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
@@ -55,6 +56,7 @@ def run(
     data_dirs: Sequence[Path | str] | None = None,
     download: bool = False,
     reuse: Path | str | None = None,
+    metric: str = DEFAULT,
     **settings: Any,
 ) -> dict[str, Any]:
     """Run one algorithm and return what `result.json` holds.
@@ -70,6 +72,7 @@ def run(
         data_dirs: folders with data sets; by default the usual places.
         download: fetch missing data from its official place.
         reuse: folder of clients' work to take from and add to.
+        metric: what reports of the run are about; it is measured in every evaluated round.
         settings: any other field of RunConfig, such as partition, clients, rounds, seed, and
             `params` for the algorithm's parameters.
 
@@ -80,7 +83,7 @@ def run(
     config = load_config(values)
     folder = None if out is None else Path(out)
     place = _place(folder, engine, resume, workers, data_dirs, download, reuse, retry_failed)
-    return run_config(config, place, dataset=_own_data(dataset))
+    return run_config(config, replace(place, metric=metric), dataset=_own_data(dataset))
 
 
 def compare(
@@ -97,6 +100,7 @@ def compare(
     download: bool = False,
     reuse: Path | str | None = None,
     assignments: Sequence[str] = (),
+    metric: str | None = None,
     **settings: Any,
 ) -> Comparison:
     """Run several algorithms on the same partitions and seeds, and write the report.
@@ -115,6 +119,8 @@ def compare(
         download: fetch missing data from its official place.
         reuse: folder of clients' work to take from and add to.
         assignments: `key=value` for all, `NAME:key=value` for one, as for `--set`.
+        metric: what they are compared by, such as "balanced_accuracy"; the accuracy if nothing is
+            said.
         settings: any other field of RunConfig.
     """
     problems: list[str] = []
@@ -123,13 +129,13 @@ def compare(
         raise ConfigError(problems)
     values = {**settings, "dataset": _dataset_name(dataset)}
     texts = [assignments] if isinstance(assignments, str) else assignments
-    study = make_study(names, values, seeds, texts, variants=forms)
+    study = make_study(names, values, seeds, texts, variants=forms, metric=metric)
     root = RUNS / study.name if out is None else Path(out)
     place = _place(root, engine, resume, workers, data_dirs, download, reuse, retry_failed)
     failed = run_study(study, root, place, dataset=_own_data(dataset))
     if len(failed) == len(study.runs()):
         raise FailedRunError(f"all {len(failed)} runs failed; the first is {failed[0]}")
-    return replace(write_report(root), failed=tuple(failed))
+    return replace(write_report(root, metric=metric), failed=tuple(failed))
 
 
 def resume(
@@ -165,16 +171,17 @@ def resume(
     return run_config(config, place, dataset=dataset)
 
 
-def write_report(folder: Path | str, *more: Path | str) -> Comparison:
+def write_report(folder: Path | str, *more: Path | str, metric: str | None = None) -> Comparison:
     """Write tables, figures and page anew from run folders; nothing is trained.
 
     Args:
         folder: a study's folder; the report goes there.
         more: further folders whose runs belong to the same comparison.
+        metric: what to compare by; by default what the runs were asked about.
     """
     folders = [Path(folder), *map(Path, more)]
-    paths = build_report(*folders)
-    return Comparison(leaderboard(load_runs(*folders)), folders[0], paths.html)
+    paths = build_report(*folders, metric=metric)
+    return Comparison(leaderboard(load_runs(*folders), metric), folders[0], paths.html)
 
 
 def _contenders(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -35,14 +36,7 @@ def arrange(
     rows = np.empty(sum(map(len, partition.clients)), dtype=np.int64)
     bounds = np.zeros((partition.num_clients, 4), dtype=np.int64)
     start = 0
-    for client, indices in enumerate(partition.clients):
-        parts = split_client(
-            indices,
-            validation=config.validation,
-            test=config.test,
-            seed=config.seed,
-            client=client,
-        )
+    for client, parts in enumerate(parts_of(partition, config)):
         ends = start + np.cumsum([0, *(len(part) for part in parts)])
         np.concatenate(parts, out=rows[start : ends[-1]])
         bounds[client], start = ends, int(ends[-1])
@@ -54,6 +48,18 @@ def arrange(
         test_groups={n: torch.from_numpy(g.copy()) for n, g in dataset.test.groups.items()},
         names=dict(enumerate(partition.client_names)),
     )
+
+
+def parts_of(partition: Partition, config: RunConfig) -> Iterator[tuple[Indices, ...]]:
+    """For each client the rows it trains on, chooses by and tests on."""
+    for client, indices in enumerate(partition.clients):
+        yield split_client(
+            indices,
+            validation=config.validation,
+            test=config.test,
+            seed=config.seed,
+            client=client,
+        )
 
 
 def taken(inputs: list[Array], rows: Indices) -> Tensor:

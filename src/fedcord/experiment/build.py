@@ -22,11 +22,12 @@ from fedcord.data.heterogeneity import measure_heterogeneity
 from fedcord.data.partition import Partition
 from fedcord.data.registry import load_dataset
 from fedcord.data.standardise import standardisation
+from fedcord.data.tables.prepared import prepared
 from fedcord.data.transforms import augmentations, prepare_fn
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.node import Agreement
 from fedcord.engine.population import Population
-from fedcord.experiment.arrange import arrange
+from fedcord.experiment.arrange import arrange, parts_of
 from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, feature_values, is_applicable
@@ -161,6 +162,7 @@ def build_experiment(
     """
     if dataset is None:
         dataset = load_configured(config, data_dirs, allow_download, on_download)
+    dataset = as_vectors(config, dataset)
     check_networks(config, DataFacts.of(dataset), data_dirs)
     inputs, dataset = [dataset.train.inputs], dataset.without_inputs("train")
     partition, population = dealt(config, dataset, inputs)
@@ -217,6 +219,14 @@ def check_networks(
     ]
     if problems:
         raise ConfigError(problems)
+
+
+def as_vectors(config: RunConfig, dataset: Dataset) -> Dataset:
+    """A table as the vectors that this run's clients train on; other data as it is."""
+    if dataset.kind != "table":
+        return dataset
+    parts = parts_of(partition_of(config, dataset), config)
+    return prepared(dataset, [training for training, *_ in parts])
 
 
 def dealt(
@@ -299,6 +309,7 @@ def task_values(
     facts: DataFacts, models: Sequence[str], data_dirs: Sequence[Path] = ()
 ) -> dict[str, Any]:
     """The task as plain values, from which any process can rebuild it."""
+    table = facts.preparation
     return {
         "kind": facts.kind,
         "input_shape": list(facts.input_shape),
@@ -308,6 +319,7 @@ def task_values(
         "vocabulary": facts.vocabulary,
         "models": list(models),
         "data_dirs": [str(folder) for folder in data_dirs],
+        **({} if table is None else {"preparation": table.to_json()}),
     }
 
 

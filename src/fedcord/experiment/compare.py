@@ -24,6 +24,7 @@ from fedcord.experiment.load import load_config, merged, read_toml
 from fedcord.experiment.review import review_contenders
 from fedcord.experiment.run import Place, Progress, failure_record, run
 from fedcord.experiment.survey import Sites
+from fedcord.metrics.registry import metric_problems
 from fedcord.models.registry import check_model
 from fedcord.store.checksums import FAILURE
 from fedcord.store.run_folder import RunFolder
@@ -41,6 +42,7 @@ FORMS: Mapping[str, tuple[type, str]] = {
     "name": (str, "text, in quotes"),
     "algorithms": (list, "a list of names"),
     "seeds": (int, "a whole number, how many to run"),
+    "metric": (str, "the name of a metric, in quotes"),
     "settings": (dict, "a table, [settings]"),
     "params": (dict, "a table, [params]"),
     "task": (dict, "a table, [task]"),
@@ -67,12 +69,14 @@ class Study:
         contenders: label to configuration under the first seed.
         seeds: each decides partition, weights and sampling, for all contenders alike.
         stated: what the study says of its data, which data that does not fit is measured by.
+        metric: what contenders are compared by; None: what their runs were asked about.
     """
 
     name: str
     contenders: Mapping[str, RunConfig]
     seeds: tuple[int, ...]
     stated: Stated = field(default_factory=Stated)
+    metric: str | None = None
 
     def runs(self) -> list[tuple[str, RunConfig]]:
         """All runs, seed by seed, so that an unfinished study is still paired."""
@@ -112,6 +116,7 @@ def make_study(
     assignments: Sequence[str] = (),
     name: str | None = None,
     variants: Mapping[str, Mapping[str, Any]] | None = None,
+    metric: str | None = None,
 ) -> Study:
     """A study from names and common settings, or one ConfigError with every mistake.
 
@@ -123,6 +128,7 @@ def make_study(
         name: of the study; by default made from its content.
         variants: label to {"algorithm": name or object, "params": {...}} and settings of its own,
             for one algorithm in several forms.
+        metric: name of what contenders are compared by.
     """
     forms: dict[str, Mapping[str, Any]] = {
         label: {"algorithm": name} for name, label in _labels(algorithms).items()
@@ -149,6 +155,7 @@ def make_study(
             values["params"] = _merged_params(settings.get("params", {}), form.get("params", {}))
             chosen = _assignments_for(label, forms, assignments)
             contenders[label] = load_config(values, chosen, fixed_rounds_win=True)
+    problems += metric_problems(metric) if metric is not None else []
     first = next(iter(contenders.values())).seed if contenders else 0
     if not isinstance(num_seeds, int) or isinstance(num_seeds, bool):
         problems.append(f"seeds = {shown(num_seeds)}: must be a whole number, how many to run.")
@@ -159,7 +166,7 @@ def make_study(
     if problems:
         raise ConfigError(problems)
     seeds = tuple(range(first, first + num_seeds))
-    return Study(name or _name(contenders, seeds), contenders, seeds)
+    return Study(name or _name(contenders, seeds), contenders, seeds, metric=metric)
 
 
 def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[str]) -> Study:
@@ -170,7 +177,7 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     if unknown:
         problems.append(
             f"'{path}' has unknown entries: {', '.join(unknown)}. Allowed: name, algorithms, "
-            "seeds, [settings], [params], [task], [variants.LABEL]."
+            "seeds, metric, [settings], [params], [task], [variants.LABEL]."
         )
     for entry, (kind, words) in FORMS.items():
         if entry in values and not isinstance(values[entry], kind):
@@ -183,7 +190,7 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
         if entry in settings:
             problems.append(f"'{path}': [settings] has {entry}, which stands elsewhere: {instead}.")
     common = {k: v for k, v in settings.items() if k not in MISPLACED}
-    common |= {k: v for k, v in overrides.items() if k != "seeds"}
+    common |= {k: v for k, v in overrides.items() if k not in ("seeds", "metric")}
     common["params"] = values.get("params", {})
     variants = values.get("variants", {})
     variants = {label: _without(form, overrides) for label, form in variants.items()}
@@ -191,9 +198,9 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     with gather(problems):
         stated = Stated.from_plain(values.get("task", {}))
     with gather(problems):
-        study = make_study(
-            algorithms, common, seeds, assignments, values.get("name", path.stem), variants
-        )
+        metric = overrides.get("metric", values.get("metric"))
+        name = values.get("name", path.stem)
+        study = make_study(algorithms, common, seeds, assignments, name, variants, metric)
     if len(problems) > 1 and problems[-1] == NOTHING:  # what is told already left nothing
         problems.pop()
     if problems:
@@ -223,6 +230,8 @@ def run_study(
 ) -> list[Failure]:
     """Run what is missing of a study under `root`, one run after another.
 
+    A study's own metric wins over that of `place`.
+
     What does not fit is refused before the first run, of all contenders together. What shows only
     while one runs is a failure of that run and does not end the study. Where the data lies at
     `sites`, they say themselves what does not fit. `run_one` does a run elsewhere than here.
@@ -230,6 +239,7 @@ def run_study(
     Returns:
         The runs that failed, now or before.
     """
+    place = replace(place, metric=study.metric or place.metric)
     runs = [(label, c, root / label / f"seed-{c.seed}") for label, c in study.runs()]
     for _, config, out in runs:
         with contextlib.suppress(FailedRunError):
@@ -258,6 +268,7 @@ def run_study(
             on_download,
             study.stated,
         )
+        RunFolder(root).create()  # one that cannot be made is no failure of a contender
     do = run_one or functools.partial(run, sites=sites)
     failures = []
     for label, config, out in runs:

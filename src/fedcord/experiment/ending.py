@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedcord.core.contract import ClientId, ServerState
 from fedcord.core.errors import CheckpointError
-from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation, Missing
 from fedcord.engine.rounds import finish_clients, validate_clients
 from fedcord.experiment.build import Plan
+from fedcord.experiment.measured import (
+    by_metric,
+    detail_of_result,
+    metrics_of_clients,
+    over_clients,
+)
 from fedcord.experiment.records import clients_record
+from fedcord.metrics.registry import DEFAULT
+from fedcord.metrics.sums import Detail, Evaluation
 from fedcord.store.checkpoint import load_newest
 from fedcord.store.checksums import RESULT
 from fedcord.store.run_folder import RunFolder
 
-AWAITED, VALIDATED, ABSENT = "awaited", "validation_counts", "absent: it did not answer the roll"
+AWAITED, VALIDATED, ABSENT = "awaited", "validation_sums", "absent: it did not answer the roll"
 """Entries of a result that is not complete, and why somebody is awaited who never came."""
 
 
@@ -29,28 +36,34 @@ class Ending:
         local: of their own test parts.
         for_selection: of all their validation parts together.
         missing: who did not answer, and why.
+        num_classes: C.
     """
 
     local: Mapping[ClientId, Evaluation]
     for_selection: Evaluation
     missing: Mapping[ClientId, str]
+    num_classes: int
 
     def record(self, num_clients: int, others: Mapping[ClientId, str]) -> dict[str, Any]:
         """What the result says of clients; `others` are awaited too."""
-        record = clients_record(self.local, self.for_selection, num_clients)
+        about = num_clients, self.num_classes
+        record = clients_record(self.local, self.for_selection, *about)
         missing = {**others, **self.missing}
         if not missing:
             return record
-        seen = self.for_selection
         return {
             **record,
             AWAITED: {str(client): missing[client] for client in sorted(missing)},
-            VALIDATED: [seen.correct, seen.total],
+            VALIDATED: self.for_selection.plain(),
         }
 
 
 def end_with_clients(
-    plan: Plan, federation: Federation, state: ServerState, clients: Sequence[ClientId]
+    plan: Plan,
+    federation: Federation,
+    state: ServerState,
+    clients: Sequence[ClientId],
+    detail: Detail,
 ) -> Ending:
     """Ask clients for their own models and tests."""
     config, missing = plan.config, dict[ClientId, str]()
@@ -59,12 +72,12 @@ def end_with_clients(
         missing[answer.client] = f"{answer.outcome}: {answer.reason}"
 
     about = federation, state, config.seed
-    local = finish_clients(plan.algorithm, *about, clients, config.threads, note)
+    local = finish_clients(plan.algorithm, *about, clients, config.threads, note, detail)
     here = [client for client in clients if client not in missing]
     for_selection = Evaluation()
     if config.validation > 0:
-        for_selection = validate_clients(*about, here, config.threads)
-    return Ending(local, for_selection, missing)
+        for_selection = validate_clients(*about, here, config.threads, detail)
+    return Ending(local, for_selection, missing, plan.facts.num_classes)
 
 
 def awaited(folder: RunFolder) -> list[ClientId]:
@@ -80,23 +93,25 @@ def finish_awaited(folder: RunFolder, plan: Plan, federation: Federation) -> dic
         raise CheckpointError(f"'{folder.path}' has no checkpoint; run it again.")
     result = folder.read_json(RESULT)
     still = dict(result.pop(AWAITED, {}))
-    correct, total = result.pop(VALIDATED)
+    before = Evaluation.from_plain(result.pop(VALIDATED))
     back = [k for k in map(int, still) if k in federation.members]
-    ending = end_with_clients(plan, federation, saved.state, sorted(back))
+    detail = detail_of_result(str(result.get("metric", DEFAULT)), plan.facts.num_classes)
+    ending = end_with_clients(plan, federation, saved.state, sorted(back), detail)
     for client in back:
         still.pop(str(client))
-    known = {
-        client: accuracy
-        for client, accuracy in enumerate(result["client_accuracy"])
-        if accuracy is not None
-    }
-    seen = Evaluation(correct, total) + ending.for_selection
-    made = Ending(ending.local, seen, ending.missing).record(result["clients"], _numbered(still))
-    accuracies = [known.get(k, own) for k, own in enumerate(made["client_accuracy"])]
-    told = [accuracy for accuracy in accuracies if accuracy is not None]
+    seen = replace(ending, for_selection=before + ending.for_selection)
+    made = seen.record(result["clients"], _numbered(still))
+    values = by_metric(ending.local, ending.num_classes)
+    for name, own in result["client_metrics"].items():
+        known = {k: value for k, value in enumerate(own["by_client"]) if value is not None}
+        values[name] = {**values.get(name, {}), **known}
+    clients = over_clients(values, result["clients"])
+    accuracy = clients.get("accuracy", {})
     made |= {
-        "client_accuracy": accuracies,
-        "client_accuracy_mean": sum(told) / len(told) if told else None,
+        "client_accuracy": accuracy.get("by_client", made["client_accuracy"]),
+        "client_accuracy_mean": accuracy.get("mean"),
+        "client_metrics": clients,
+        "metrics": result["metrics"] | metrics_of_clients(clients),
     }
     folder.write_result({**result, **made})
     return folder.read_json(RESULT)

@@ -14,20 +14,21 @@ from fedcord.core.contract import Algorithm, ClientId, Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.names import client_said
 from fedcord.core.tensors import Tensors
-from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation
 from fedcord.engine.requests import Reply, Request, Verb
 from fedcord.engine.reuse import work_of
-from fedcord.engine.rounds import evaluate_model, finish_clients, validate_clients
+from fedcord.engine.rounds import evaluate_model
 from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Experiment, build_experiment
+from fedcord.experiment.ending import end_with_clients
 from fedcord.experiment.engines import open_federation
 from fedcord.experiment.load import load_config
+from fedcord.experiment.measured import detail_of_result, measured_record
 from fedcord.experiment.records import (
     client_names,
-    clients_record,
     evaluation_record,
 )
+from fedcord.metrics.registry import DEFAULT
 from fedcord.store.checkpoint import Checkpoint, load_final, save_checkpoint, save_personal
 from fedcord.store.checksums import FORGETTING, PARTITION, PROVENANCE, RESULT
 from fedcord.store.run_folder import PERSONAL, RunFolder
@@ -286,20 +287,22 @@ def _evaluated(
     """Everything the run has said about its model, said about the new one."""
     config, algorithm = experiment.config, experiment.algorithm
     test = Request("evaluate", state.model, state.round - 1, state.round, config.seed, state.round)
-    sums, _ = evaluate_model(algorithm, people, test, without=plan.forgotten)
+    metric, names = str(source.result.get("metric", DEFAULT)), experiment.holdings.class_names
+    in_full = detail_of_result(metric, len(names))
+    sums, _ = evaluate_model(algorithm, people, test, in_full, without=plan.forgotten)
     tested = evaluation_record(sums, None, experiment.holdings)
     members = sorted(people.members.items())
     rest = [k for k, member in members if member.train > 0 and k not in plan.forgotten]
     # personal models are made anew: the old ones hold what others had learnt from the client
-    local = finish_clients(algorithm, people, state, config.seed, rest, config.threads)
-    for_selection = Evaluation()
-    if config.validation > 0:
-        for_selection = validate_clients(people, state, config.seed, rest, config.threads)
+    clients = end_with_clients(experiment.plan, people, state, rest, in_full).record(
+        len(members), {}
+    )
     checkpoint = Checkpoint(state, people.gather_memory())
     result = {
         **source.result,
         **tested,
-        **clients_record(local, for_selection, len(members)),
+        **clients,
+        **measured_record(metric, sums, clients["client_metrics"], names),
         "state_hash": checkpoint.hash,
         **plan.marks(),
     }

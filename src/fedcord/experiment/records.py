@@ -12,12 +12,13 @@ from typing import Any
 
 from fedcord.core.contract import ClientId
 from fedcord.data.facts import DataFacts
-from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Phase, Traffic
 from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment.build import Plan
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.holdings import Holdings
+from fedcord.experiment.measured import by_metric, over_clients
+from fedcord.metrics.sums import Evaluation
 from fedcord.models.registry import auto_model
 from fedcord.store.provenance import identity, provenance
 
@@ -80,16 +81,14 @@ def evaluation_record(
     evaluation: Evaluation, own_models: int | None, holdings: Holdings
 ) -> dict[str, Any]:
     """What the server's test says of a model, or of `own_models` clients' own."""
-    # sites may keep their counts of classes to themselves
-    knows_classes = sum(n for _, n in evaluation.by_class.values()) == evaluation.total
-    values: dict[str, Any] = {
-        "accuracy": evaluation.accuracy,
-        "balanced_accuracy": evaluation.balanced_accuracy if knows_classes else None,
-        "loss": evaluation.loss,
-    }
+    values: dict[str, Any] = evaluation.metrics(len(holdings.class_names))
+    values.pop("log_loss", None)  # it has always been called loss
+    values["loss"] = evaluation.loss
     for name, accuracies in evaluation.group_accuracy().items():
-        names = holdings.group_names[name]
-        values[f"per_{name}"] = {names[k]: value for k, value in accuracies.items()}
+        names = holdings.group_names.get(name)  # a server without data knows their numbers only
+        values[f"per_{name}"] = {
+            str(k) if names is None else names[k]: value for k, value in accuracies.items()
+        }
     if own_models is not None:
         values["own_models"] = own_models
     if evaluation.by_rule:
@@ -98,14 +97,19 @@ def evaluation_record(
 
 
 def clients_record(
-    local: Mapping[ClientId, Evaluation], for_selection: Evaluation, num_clients: int
+    local: Mapping[ClientId, Evaluation],
+    for_selection: Evaluation,
+    num_clients: int,
+    num_classes: int,
 ) -> dict[str, Any]:
     """What clients' own test and validation parts say."""
     accuracies = {client: evaluation.accuracy for client, evaluation in local.items()}
     return {
         "validation_accuracy": for_selection.accuracy if for_selection.total else None,
+        "validation_metrics": for_selection.metrics(num_classes) if for_selection.total else {},
         "client_accuracy_mean": statistics.fmean(accuracies.values()) if accuracies else None,
         "client_accuracy": [accuracies.get(k) for k in range(num_clients)],
+        "client_metrics": over_clients(by_metric(local, num_classes), num_clients),
     }
 
 
@@ -115,7 +119,7 @@ def result_record(
     origin: Mapping[str, Any],
     metrics: list[dict[str, Any]],
     after: Mapping[Phase, Traffic],
-    clients: Mapping[str, Any],
+    measured: Mapping[str, Any],
     state_hash: str,
     engine: str,
     out: Path,
@@ -137,7 +141,7 @@ def result_record(
         "accuracy_on": "global test set" if holdings.has_common_test else OWN_PARTS,
         "balanced_accuracy": last.get("balanced_accuracy"),  # older versions did not measure it
         "loss": last["loss"],
-        **clients,
+        **measured,
         "bytes_up": passed.get("training", {}).get("up", 0) + own.get("up", 0),
         "bytes_down": passed.get("training", {}).get("down", 0) + own.get("down", 0),
         "traffic": passed,

@@ -15,7 +15,7 @@ from fedcord.core.errors import ConfigError, DataError
 from fedcord.data.dataset import Dataset
 from fedcord.data.download import Progress as DownloadProgress
 from fedcord.data.facts import DataFacts, Stated
-from fedcord.experiment.build import Plan, dealt, fitted, load_configured
+from fedcord.experiment.build import Plan, as_vectors, dealt, fitted, load_configured
 from fedcord.experiment.config import RunConfig, partition_of
 
 
@@ -54,6 +54,7 @@ def review_contenders(
             partition_of(replace(any_config, seed=seed), dataset)
         except DataError as error:
             raise DataError(f"seed {seed}: {error}") from error
+    dataset = as_vectors(replace(any_config, seed=seeds[0]), dataset)
     _, population = dealt(replace(any_config, seed=seeds[0]), dataset)
     whose: dict[str, list[str]] = {}
     for label, config in contenders.items():

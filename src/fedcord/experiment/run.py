@@ -16,7 +16,7 @@ from fedcord.core.errors import CheckpointError, ConfigError, DataError, Fedcord
 from fedcord.core.tensors import Tensors
 from fedcord.data.dataset import Dataset
 from fedcord.engine.federation import Federation, Patience
-from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
+from fedcord.engine.rounds import RoundRecord, Schedule, evaluate_again, run_rounds
 from fedcord.engine.sampling import exchange_at, sample_clients
 from fedcord.experiment.build import Plan, build_experiment
 from fedcord.experiment.config import RunConfig, engine_problems
@@ -25,8 +25,11 @@ from fedcord.experiment.ending import ABSENT, awaited, end_with_clients, finish_
 from fedcord.experiment.engines import check_reuse, open_federation
 from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
 from fedcord.experiment.holdings import Holdings
+from fedcord.experiment.measured import detail_of_result, detail_of_rounds, measured_record
 from fedcord.experiment.records import provenance_record, result_record, round_record
 from fedcord.experiment.survey import Sites
+from fedcord.metrics.registry import DEFAULT, metric_problems
+from fedcord.metrics.sums import Evaluation
 from fedcord.store.checkpoint import (
     Checkpoint,
     load_newest,
@@ -97,6 +100,7 @@ class Place:
         reuse: folder of clients' work to take from and add to.
         retry_failed: with `resume`: also go on with a run that has failed.
         patience: who must answer, and how soon; all, and whenever they like, if nothing is said.
+        metric: what reports of the run are about; it is measured in every evaluated round.
     """
 
     out: Path | None
@@ -108,9 +112,10 @@ class Place:
     reuse: Path | None = None
     retry_failed: bool = False
     patience: Patience = field(default_factory=Patience)
+    metric: str = DEFAULT
 
     def __post_init__(self) -> None:
-        problems = engine_problems(self.engine, self.workers)
+        problems = engine_problems(self.engine, self.workers) + metric_problems(self.metric)
         if problems:
             raise ConfigError(problems)
 
@@ -188,7 +193,8 @@ def run(
                     return finish_awaited(folder, plan, federation)
                 engine = place.engine if sites is None else sites.name
                 known = Known(plan, holdings)
-                return _run(folder, known, federation, engine, watch, sites is None)
+                how_it_ran = engine, place.metric, watch, sites is None
+                return _run(folder, known, federation, *how_it_ran)
         except NO_FAILURES as error:
             if isinstance(error, ConfigError) and has_begun:  # the method's own, as it worked
                 folder.write_failure(failure_record(config, error))
@@ -234,10 +240,12 @@ def _run(
     known: Known,
     federation: Federation,
     engine: str,
+    metric: str,
     watch: Progress,
     is_simulated: bool,
 ) -> dict[str, Any]:
     config, algorithm = known.config, known.plan.algorithm
+    in_full = detail_of_result(metric, known.plan.facts.num_classes)
     env = _env(known.plan)
     saved = _restore(folder, known, watch)
     state = algorithm.init(env) if saved is None else saved.state
@@ -255,12 +263,15 @@ def _run(
         count = max(1, math.floor(config.participation * len(there) + 0.5))
         return sample_clients(config.seed, exchange_at(algorithm, round_), there, count)
 
-    schedule = Schedule(env.num_rounds, participants, config.evaluate_every, config.threads)
+    how = config.evaluate_every, config.threads, detail_of_rounds(metric), in_full
+    schedule = Schedule(env.num_rounds, participants, *how)
     watch.started(known, state.round)
     saved_at = time.monotonic()
+    tested: Evaluation | None = None
 
     def on_round(state: ServerState, record: RoundRecord) -> None:
-        nonlocal saved_at
+        nonlocal saved_at, tested
+        tested = record.evaluation
         # a run costs what its clients' work cost, also where it was done before
         record = replace(record, seconds=record.seconds + record.saved_seconds)
         is_due = time.monotonic() - saved_at >= CHECKPOINT_SECONDS or state.round == config.rounds
@@ -287,7 +298,9 @@ def _run(
     missing = dict.fromkeys(
         set(range(known.holdings.num_clients)) - federation.members.keys(), ABSENT
     )
-    ended = end_with_clients(known.plan, federation, state, eligible())
+    if tested is None:  # a run that was stopped between its last round and its result
+        tested = evaluate_again(algorithm, federation, state, config.seed, config.threads, in_full)
+    ended = end_with_clients(known.plan, federation, state, eligible(), in_full)
     after, kept = federation.take_traffic(), dict[ClientId, Tensors]()
     if is_simulated or federation.gives_memory:
         kept = federation.gather_memory()
@@ -297,7 +310,9 @@ def _run(
     origin, metrics = folder.read_json(PROVENANCE), folder.read_metrics()
     about = known.plan, known.holdings, origin, metrics, after
     clients = ended.record(known.holdings.num_clients, missing if not is_simulated else {})
-    folder.write_result(result_record(*about, clients, final, engine, folder.path))
+    over = clients["client_metrics"]
+    measured = clients | measured_record(metric, tested, over, known.holdings.class_names)
+    folder.write_result(result_record(*about, measured, final, engine, folder.path))
     return folder.read_json(RESULT)
 
 

@@ -20,7 +20,7 @@ from fedcord.core.errors import ConfigError, DataError, ProtocolError
 from fedcord.core.names import client_said, told_name
 from fedcord.core.tensors import Tensors
 from fedcord.data.channel_sums import channel_constants
-from fedcord.data.facts import FORM, DataFacts, Stated
+from fedcord.data.facts import COMPUTED, FORM, DataFacts, Stated
 from fedcord.data.standardise import Floats, constants, mean_of
 from fedcord.engine.federation import Patience
 from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replies
@@ -169,7 +169,7 @@ def _common(answers: list[Answer], stated: Stated) -> DataFacts:
             for name in FORM
             if getattr(answer.facts, name) != getattr(first.facts, name)
         ]
-        if (answer.facts.mean, answer.facts.std) != (first.facts.mean, first.facts.std):
+        if any(getattr(answer.facts, n) != getattr(first.facts, n) for n in COMPUTED):
             problems.append(
                 f"{answer.who} prepares its data by other constants than {first.who}; let all of "
                 "them rehearse with one data set, or none."

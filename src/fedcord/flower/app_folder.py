@@ -18,6 +18,7 @@ import tomli_w
 from fedcord.core.atomic import write_atomically
 from fedcord.core.errors import ConfigError
 from fedcord.core.version import __version__
+from fedcord.data.facts import Stated
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config
 
@@ -32,6 +33,7 @@ class AppConfig:
     Attributes:
         settings: the run's settings, as JSON.
         settings_hash: of the settings, so that nobody changes them by accident.
+        task: what the study says of the data, as JSON; the sites' answers must fit it.
         version: of fedcord, at both ends.
         wait: seconds to wait until every client's node is there, before it goes on without.
         quorum: the share of clients that must answer for a round to count.
@@ -46,6 +48,7 @@ class AppConfig:
 
     settings: str
     settings_hash: str
+    task: str = "{}"
     version: str = __version__
     wait: float = WAIT_SECONDS
     quorum: float = 1.0
@@ -58,9 +61,12 @@ class AppConfig:
     outcome: str = ""
 
     @staticmethod
-    def of(config: RunConfig, **more: Any) -> AppConfig:
-        """For a run with these settings."""
-        return AppConfig(json.dumps(config.plain(), sort_keys=True), config.hash, **more)
+    def of(config: RunConfig, stated: Stated | None = None, **more: Any) -> AppConfig:
+        """For a run with these settings, over data of which this is stated."""
+        known = {} if stated is None else dataclasses.asdict(stated)
+        task = {name: value for name, value in known.items() if value is not None}
+        settings = json.dumps(config.plain(), sort_keys=True)
+        return AppConfig(settings, config.hash, json.dumps(task, sort_keys=True), **more)
 
     def config(self) -> RunConfig:
         """The settings, if they and the version are those the app was written with."""
@@ -69,17 +75,17 @@ class AppConfig:
                 f"this app was written by fedcord {self.version} and is run by {__version__}; "
                 "install that version, or write the app anew with `fedcord flower app`."
             )
-        try:
-            values = json.loads(self.settings)
-        except ValueError as error:
-            raise ConfigError(f"the settings in this app are not JSON ({error}).") from error
-        config = load_config(values)
+        config = load_config(_object(self.settings))
         if config.hash != self.settings_hash:
             raise ConfigError(
                 "the settings in this app are not those it was written with; write it anew with "
                 "`fedcord flower app`."
             )
         return config
+
+    def stated(self) -> Stated:
+        """What the study says of the data."""
+        return Stated.from_plain(_object(self.task))
 
     def plain(self) -> dict[str, Any]:
         """As Flower's run configuration holds it: words, numbers, and nothing nested."""
@@ -100,6 +106,16 @@ class AppConfig:
             return AppConfig(**found)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"what the app says cannot be understood ({error}).") from error
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+        if not isinstance(values, dict):
+            raise ValueError("no object")
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the settings in this app are not JSON ({error}).") from error
+    return values
 
 
 def write_app(folder: Path, told: AppConfig, name: str = "fedcord-run") -> None:

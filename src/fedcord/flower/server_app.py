@@ -65,7 +65,7 @@ def _run(grid: Grid, told: AppConfig) -> dict[str, Any]:
         retry_failed=told.retry_failed,
         patience=Patience(told.quorum, told.deadline or None),
     )
-    return run(config, place, _progress(config), sites=Sites(reach, name="flower"))
+    return run(config, place, _progress(config), sites=Sites(reach, told.stated(), "flower"))
 
 
 def _waiting(there: int, wanted: int) -> None:

@@ -5,10 +5,11 @@ from fedcord.report.canvas import save_figure
 from fedcord.report.feature_map import feature_map_figure
 from fedcord.report.frontier import Frontier, frontier
 from fedcord.report.heatmap import heatmap_figure
-from fedcord.report.leaderboard import Leaderboard, Row, leaderboard
+from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import Run, load_run, load_runs
 from fedcord.report.pareto import pareto_figure
-from fedcord.report.plots import accuracy_figure, final_figure
+from fedcord.report.plots import final_figure, score_figure
+from fedcord.report.row import Row
 from fedcord.report.terminal import print_leaderboard
 from fedcord.report.verdict import verdict
 
@@ -18,7 +19,6 @@ __all__ = [
     "ReportPaths",
     "Row",
     "Run",
-    "accuracy_figure",
     "build_report",
     "feature_map_figure",
     "final_figure",
@@ -30,5 +30,6 @@ __all__ = [
     "pareto_figure",
     "print_leaderboard",
     "save_figure",
+    "score_figure",
     "verdict",
 ]

@@ -10,8 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedcord.core.errors import ConfigError, unknown_name
-from fedcord.report.leaderboard import Leaderboard, Row, over_shared_seeds
-from fedcord.report.numbers import cell_bracket, counted, p_value, percent, points
+from fedcord.metrics.registry import Metric
+from fedcord.report.leaderboard import Leaderboard, over_shared_seeds
+from fedcord.report.numbers import counted, p_value
+from fedcord.report.row import Row
+from fedcord.report.scores import (
+    gap_heading,
+    score,
+    score_cell_bracket,
+    score_gap,
+    score_heading,
+)
 from fedcord.report.tables import pipe_table
 from fedcord.statistics import PairedDifference, holm, paired_difference
 
@@ -36,7 +45,7 @@ class Versus:
     @property
     def finding(self) -> str:
         """What these seeds show, in one or two words."""
-        return in_words(self.difference, self.p_holm)
+        return in_words(self.difference, self.p_holm, self.row.metric)
 
 
 @dataclass(frozen=True)
@@ -55,24 +64,28 @@ class Against:
 
     def to_markdown(self) -> str:
         """A pipe table with what it is below."""
-        head = ("algorithm", "accuracy %", f"minus {self.baseline.name}, points", "95 % interval")
-        rows = [[self.baseline.label, percent(self.baseline.accuracy.mean), "baseline", "", "", ""]]
+        metric = self.baseline.metric
+        minus = gap_heading(f"minus {self.baseline.name}", metric)
+        head = ("algorithm", score_heading(metric), minus, "95 % interval")
+        mean = score(self.baseline.score.mean, metric)
+        rows = [[self.baseline.label, mean, "baseline", "", "", ""]]
         rows += [
             [
                 own.row.label,
-                percent(own.row.accuracy.mean),
-                points(own.difference.mean),
-                cell_bracket(own.difference.interval),
+                score(own.row.score.mean, metric),
+                score_gap(own.difference.mean, metric),
+                score_cell_bracket(own.difference.interval, metric),
                 p_value(own.p_holm),
                 own.finding,
             ]
             for own in self.others
         ]
         table = pipe_table([*head, "p (Holm)", "these seeds show"], rows)
-        seeds = counted(self.baseline.accuracy.n, "seed")
+        seeds = counted(self.baseline.score.n, "seed")
+        units = ", in percentage points" if metric.is_share else ""
         below = (
-            f"Final test accuracy, mean over {seeds}; differences paired by seed, data and "
-            "partition, in percentage points, with 95 % Student-t interval; p of the paired t test "
+            f"Final test {metric.words}, mean over {seeds}; differences paired by seed, data and "
+            f"partition{units}, with 95 % Student-t interval; p of the paired t test "
             f"with Holm's correction for {counted(len(self.others), 'comparison')} with "
             f"{self.baseline.name}. 'not shown' does not mean equal: it means that {seeds} cannot "
             "tell."
@@ -80,11 +93,11 @@ class Against:
         return "\n\n".join([table, below, *(f"Note: {mark}." for mark in self.marks)]) + "\n"
 
 
-def in_words(difference: PairedDifference, p_holm: float | None) -> str:
+def in_words(difference: PairedDifference, p_holm: float | None, metric: Metric) -> str:
     """What a difference shows once p is corrected."""
     if p_holm is None or p_holm >= LEVEL:
         return "not shown"
-    return "better" if difference.mean > 0 else "worse"
+    return "better" if metric.sign * difference.mean > 0 else "worse"
 
 
 def against(board: Leaderboard, name: str) -> Against:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedcord.report.canvas import PALETTE, house_style, logarithmic
-from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.row import Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

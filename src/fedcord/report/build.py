@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 from fedcord.core.atomic import write_output
 from fedcord.report.alignment import alignment_figure
 from fedcord.report.canvas import has_matplotlib, inline_svg, save_figure
+from fedcord.report.classes import confusion, has_classes
 from fedcord.report.floor_lines import floor_levels
 from fedcord.report.frontier import frontier
 from fedcord.report.heatmap import heatmap_figure
 from fedcord.report.html import Panel, Panels, render_page
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
+from fedcord.report.numbers import counted
 from fedcord.report.pareto import pareto_figure
-from fedcord.report.plots import accuracy_figure, final_figure
+from fedcord.report.plots import final_figure, has_curves, score_figure
+from fedcord.report.scores import interval_words
 from fedcord.report.tables import to_csv, to_latex, to_markdown
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ class ReportPaths:
     plots: tuple[Path, ...]
 
 
-def build_report(study_dir: Path, *more: Path) -> ReportPaths:
+def build_report(study_dir: Path, *more: Path, metric: str | None = None) -> ReportPaths:
     """Compare all runs below the folders and write the report into the first one.
 
     Everything is computed before anything is written, so a failure leaves an older report alone.
@@ -42,10 +45,11 @@ def build_report(study_dir: Path, *more: Path) -> ReportPaths:
     Args:
         study_dir: a study's folder; receives report.html, leaderboard.csv/.md/.tex and plots/*.svg.
         more: further folders whose runs belong to the same comparison.
+        metric: what to compare by; by default what the runs were asked about.
     """
-    board = leaderboard(load_runs(study_dir, *more))
+    board = leaderboard(load_runs(study_dir, *more), metric)
     figures = _figures(board) if has_matplotlib() else {}
-    page = render_page(board, _panels(figures))
+    page = render_page(board, _panels(figures, board.metric.name))
     paths = ReportPaths(
         html=study_dir / "report.html",
         csv=study_dir / "leaderboard.csv",
@@ -64,30 +68,32 @@ def build_report(study_dir: Path, *more: Path) -> ReportPaths:
 
 def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
     """Figures with their captions, by file name."""
-    # of accuracies, so that they stay within 0 to 100 %
-    kind = "95 % interval (Student t on the logit scale)"
+    metric = board.metric
+    words = metric.words
+    kind = f"95 % interval ({interval_words(metric).partition(',')[0]})"
     band = f", with {kind} over seeds" if len(board.seeds) > 1 else ", one seed"
-    floor = "; dashed, " + " and ".join(floor_levels(board.floor)) if board.floor else ""
-    figures = {
-        "accuracy-rounds": (
-            accuracy_figure(board, "rounds"),
-            f"Test accuracy after each evaluated round, mean{band}{floor}. The last point is the "
+    levels = floor_levels(board.floor, metric)
+    floor = "; dashed, " + " and ".join(levels) if levels else ""
+    figures = {}
+    if has_curves(board):
+        figures[f"{metric.name}-rounds"] = (
+            score_figure(board, "rounds"),
+            f"Test {words} after each evaluated round, mean{band}{floor}. The last point is the "
             "result.",
-        ),
-        "accuracy-traffic": (
-            accuracy_figure(board, "bytes"),
-            "The same accuracy against everything that has travelled so far.",
-        ),
-        "final-accuracy": (
-            final_figure(board),
-            f"Final accuracy: filled dot and line, mean with {kind}; rings, the seeds{floor}.",
-        ),
-    }
+        )
+        figures[f"{metric.name}-traffic"] = (
+            score_figure(board, "bytes"),
+            f"The same {words} against everything that has travelled so far.",
+        )
+    figures[f"final-{metric.name}"] = (
+        final_figure(board),
+        f"Final {words}: filled dot and line, mean with {kind}; rings, the seeds{floor}.",
+    )
     if frontier(board).is_tradeoff:
         bars = f"; bars, {kind} (an arrow: it goes on)" if len(board.seeds) > 1 else ""
         figures["pareto"] = (
             pareto_figure([board], [""]),
-            "Final accuracy against all traffic of a run, never of a run stopped early. Filled and "
+            f"Final {words} against all traffic of a run, never of a run stopped early. Filled and "
             "on the line: no other method is at least as good in both and better in one. The line "
             f"is what a budget of bytes can buy{bars}.",
         )
@@ -99,6 +105,14 @@ def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
             "line for each client and seed. Lines that climb without end have run away.",
         )
     first = board.best.runs[0]
+    counts = confusion(board)
+    if counts is not None and has_classes(board):
+        names = [own.name for own in first.result.measured.classes] if first.result else []
+        figures["confusion"] = (
+            heatmap_figure(counts, names, "", names, "class", "answered as"),
+            f"What {board.best.name} answered for the test examples of each class, over "
+            f"{counted(len(board.best.runs), 'seed')}; blank is never, shade is logarithmic.",
+        )
     if first.partition is not None and first.partition.is_told:
         figures["clients"] = (
             heatmap_figure(
@@ -113,7 +127,7 @@ def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
     return figures
 
 
-def _panels(figures: dict[str, tuple[Figure, str]]) -> Panels:
+def _panels(figures: dict[str, tuple[Figure, str]], metric: str) -> Panels:
     def panel(name: str) -> Panel | None:
         if name not in figures:
             return None
@@ -121,9 +135,10 @@ def _panels(figures: dict[str, tuple[Figure, str]]) -> Panels:
         return Panel(inline_svg(figure, name, caption), caption)
 
     return Panels(
-        rounds=panel("accuracy-rounds"),
-        traffic=panel("accuracy-traffic"),
-        final=panel("final-accuracy"),
+        rounds=panel(f"{metric}-rounds"),
+        traffic=panel(f"{metric}-traffic"),
+        final=panel(f"final-{metric}"),
+        confusion=panel("confusion"),
         clients=panel("clients"),
         alignment=panel("alignment"),
         pareto=panel("pareto"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedcord.metrics.registry import Metric
 from fedcord.report.load import Run
 from fedcord.report.numbers import percent
 
@@ -24,7 +25,7 @@ class ConstantAnswer:
         majority: share of the largest class.
         majority_class: its name.
         num_present: classes with test examples.
-        num_examples: that were counted.
+        counts: [C] examples that were counted.
         is_exact: whether test examples were counted; older runs tell training examples only.
     """
 
@@ -32,13 +33,22 @@ class ConstantAnswer:
     majority: float
     majority_class: str
     num_present: int
-    num_examples: int
+    counts: tuple[int, ...]
     is_exact: bool
+
+    @property
+    def num_examples(self) -> int:
+        """All that were counted."""
+        return sum(self.counts)
 
     @property
     def chance(self) -> float:
         """Accuracy of guessing."""
         return 1 / self.num_classes
+
+    def chance_of(self, metric: Metric) -> float | None:
+        """What guessing reaches by a metric; None where there is no such level."""
+        return None if metric.chance is None else metric.chance(self.counts)
 
     @property
     def balanced(self) -> float:
@@ -75,6 +85,6 @@ def constant_answer(run: Run) -> ConstantAnswer | None:
         majority=largest / sum(counts),
         majority_class=run.partition.class_names[counts.index(largest)],
         num_present=sum(count > 0 for count in counts),
-        num_examples=sum(counts),
+        counts=tuple(counts),
         is_exact=counts is test,
     )

@@ -1,4 +1,4 @@
-"""Chance and the largest class as lines in figures of accuracy.
+"""Chance and the largest class as lines in figures of scores.
 
 A line far from all points would press them together, so from some distance on it becomes a few
 words at the edge it lies beyond.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from fedcord.metrics.registry import DEFAULT, Metric
 from fedcord.report.canvas import MUTED
 from fedcord.report.constant import ConstantAnswer
+from fedcord.report.scores import drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,24 +23,28 @@ GID = "floor"
 """Marks the words in a figure, so that names can keep clear of them."""
 
 
-def floor_levels(floor: ConstantAnswer | None) -> dict[str, float]:
-    """Names and accuracies in percent; the largest class only where it stands out."""
-    if floor is None:
+def floor_levels(floor: ConstantAnswer | None, metric: Metric) -> dict[str, float]:
+    """Names and levels as drawn; the largest class only for accuracies where it stands out."""
+    chance = None if floor is None else floor.chance_of(metric)
+    if floor is None or chance is None:
         return {}
-    levels = {"chance": 100 * floor.chance}
-    if floor.is_unequal:
-        levels["largest class"] = 100 * floor.majority
+    levels = {"chance": drawn(chance, metric)}
+    if floor.is_unequal and metric.name == DEFAULT:
+        levels["largest class"] = drawn(floor.majority, metric)
     return levels
 
 
-def draw_floor(axes: Axes, floor: ConstantAnswer | None, along: Literal["x", "y"]) -> None:
-    """Draw the levels on the axis that shows accuracies; call it once the data is drawn."""
+def draw_floor(
+    axes: Axes, floor: ConstantAnswer | None, metric: Metric, along: Literal["x", "y"]
+) -> None:
+    """Draw the levels on the axis that shows scores; call it once the data is drawn."""
     low, high = axes.get_xlim() if along == "x" else axes.get_ylim()
     reach, pad = REACH * (high - low), 0.04 * (high - low)
     ends, beyond = [low, high], []
-    levels = floor_levels(floor)
+    levels = floor_levels(floor, metric)
+    unit = " %" if metric.is_share else ""
     for name, level in levels.items():
-        text = f"{name} {level:.1f} %"
+        text = f"{name} {level:.{1 if metric.is_share else 3}f}{unit}"
         if low - reach <= level <= high + reach:
             draw = axes.axvline if along == "x" else axes.axhline
             draw(level, color=MUTED, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)

@@ -1,9 +1,9 @@
-"""Accuracy and bytes together: which methods no other beats.
+"""Score and bytes together: which methods no other beats.
 
-One method beats another when it is at least as accurate, needs at most as many bytes, and is better
-in one of the two. So two methods with equal bytes do not both stay unless they are equally
-accurate. Only the final accuracy and all traffic of a run count: a run cut off at the round where
-its test curve happens to be high would be a choice made on the test set.
+One method beats another when it is at least as good by the metric, needs at most as many bytes, and
+is better in one of the two. So two methods with equal bytes do not both stay unless they are
+equally good. Only the final score and all traffic of a run count: a run cut off at the round where
+its test curve happens to be good would be a choice made on the test set.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import counted, listed
+from fedcord.report.row import Row
 from fedcord.report.subject import without_folders
 
 TITLE_SETTINGS = ("model", "clients", "participation", "subset", "longtail")
@@ -42,7 +43,7 @@ class Choice:
         """As values JSON can hold, unrounded."""
         return {
             "algorithm": self.row.name,
-            "accuracy": asdict(self.row.accuracy),
+            self.row.metric.name: asdict(self.row.score),
             "bytes": self.row.num_bytes,
             "bytes_up": self.row.bytes_up,
             "bytes_down": self.row.bytes_down,
@@ -53,7 +54,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Frontier:
-    """All methods of a leaderboard, from fewest bytes to most, the more accurate first."""
+    """All methods of a leaderboard, from fewest bytes to most, the better first."""
 
     choices: tuple[Choice, ...]
 
@@ -93,10 +94,11 @@ class Frontier:
     def sentence(self) -> str:
         """The frontier in words, with how far it can be trusted."""
         names = listed([row.label for row in self.rows])
-        return f"Not beaten in both accuracy and bytes: {names}. {self._trust()}"
+        words = self.choices[0].row.metric.words
+        return f"Not beaten in both {words} and bytes: {names}. {self._trust()}"
 
     def _trust(self) -> str:
-        num_seeds = max(own.row.accuracy.n for own in self.choices)
+        num_seeds = max(own.row.score.n for own in self.choices)
         if num_seeds == 1:
             return "This rests on one seed, which has no intervals."
         basis = f"This rests on means over {counted(num_seeds, 'seed')}"
@@ -127,8 +129,9 @@ class Frontier:
 
 
 def frontier(board: Leaderboard) -> Frontier:
-    """Sort out which methods of a board no other beats, by mean accuracy and mean bytes."""
-    order = sorted(board.rows, key=lambda row: (row.num_bytes, -row.accuracy.mean, row.name))
+    """Sort out which methods of a board no other beats, by mean score and mean bytes."""
+    sign = board.metric.sign
+    order = sorted(board.rows, key=lambda row: (row.num_bytes, -sign * row.score.mean, row.name))
     return Frontier(
         tuple(
             Choice(row, tuple(other for other in order if other is not row and beats(other, row)))
@@ -138,21 +141,21 @@ def frontier(board: Leaderboard) -> Frontier:
 
 
 def beats(first: Row, second: Row) -> bool:
-    """Whether the first is at least as good in both accuracy and bytes, and better in one."""
-    gain = first.accuracy.mean - second.accuracy.mean
+    """Whether the first is at least as good in both score and bytes, and better in one."""
+    gain = first.metric.sign * (first.score.mean - second.score.mean)
     saving = second.num_bytes - first.num_bytes
     return gain >= 0 and saving >= 0 and (gain > 0 or saving > 0)
 
 
 def intervals_overlap(first: Row, second: Row) -> bool:
-    """Whether the accuracies' intervals share a point; a mean without interval is one point."""
+    """Whether the scores' intervals share a point; a mean without interval is one point."""
     (low, high), (other_low, other_high) = interval_ends(first), interval_ends(second)
     return low <= other_high and other_low <= high
 
 
 def interval_ends(row: Row) -> tuple[float, float]:
-    """The ends of the accuracy's interval; the mean twice where there is none."""
-    own = row.accuracy
+    """The ends of the score's interval; the mean twice where there is none."""
+    own = row.score
     return (own.mean if own.low is None else own.low, own.mean if own.high is None else own.high)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import NOTHING, bracket, percent
+from fedcord.report.row import Row
 from fedcord.statistics import share_interval
 
 

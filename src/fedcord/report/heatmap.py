@@ -1,4 +1,4 @@
-"""The heterogeneity itself: how many examples of each class each client holds."""
+"""Counts as shades: examples of each class at each client, or by class and answer."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ def heatmap_figure(
     class_names: Sequence[str],
     title: str,
     client_names: Sequence[str] = (),
+    rows_are: str = "client",
+    columns_are: str = "class",
 ) -> Figure:
     """Clients as rows, classes as columns, shade by the logarithm of the count, sizes at the side.
 
@@ -37,6 +39,8 @@ def heatmap_figure(
         class_names: [C].
         title: above the picture; may be empty.
         client_names: [K]; numbers when there are none.
+        rows_are: what the rows are, where they are not clients.
+        columns_are: what the columns are, where they are not the classes of examples.
     """
     array = np.asarray(counts)
     if array.ndim != 2 or 0 in array.shape or array.shape[1] != len(class_names):
@@ -58,6 +62,7 @@ def heatmap_figure(
         fig = Figure(figsize=(width, height), layout="constrained")
         cells, sizes = fig.subplots(1, 2, sharey=True, width_ratios=[max(width - 1.6, 3.4), 1.25])
         _draw_cells(cells, array, _short(class_names), _short(clients), width)
+        cells.set(xlabel=columns_are, ylabel=rows_are)
         _draw_sizes(sizes, array.sum(axis=1))
         if title:
             fig.suptitle(title, x=0.01, ha="left", fontsize=11)
@@ -101,7 +106,6 @@ def _draw_cells(
     )
     rows = _thinned(num_clients, 36)
     axes.set_yticks(rows, [clients[k] for k in rows])
-    axes.set(xlabel="class", ylabel="client")
     if num_clients <= 36 and num_classes <= 20 and counts.max() < 100_000:
         size = 8 if num_classes <= 12 and counts.max() < 10_000 else 6.5
         for client, class_ in zip(*np.nonzero(counts), strict=True):

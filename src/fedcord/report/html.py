@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from fedcord.metrics.registry import DEFAULT, METRICS
 from fedcord.report.balanced import (
     EXPLANATION,
     TITLE,
@@ -13,21 +15,23 @@ from fedcord.report.balanced import (
     floor_sentence,
     is_worth_showing,
 )
+from fedcord.report.classes import class_table, classes_sentence, has_classes
 from fedcord.report.frontier import frontier
 from fedcord.report.groups import group_kinds, group_table
-from fedcord.report.leaderboard import Leaderboard, Row
-from fedcord.report.numbers import (
-    NOTHING,
-    byte_size,
-    cell_bracket,
-    counted,
-    duration,
-    p_value,
-    percent,
-)
-from fedcord.report.numbers import points as in_points
+from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.metrics_table import TITLE as ALL_METRICS
+from fedcord.report.metrics_table import has_more, metrics_sentence, metrics_table
+from fedcord.report.numbers import NOTHING, byte_size, counted, duration, p_value
 from fedcord.report.origin import origin_section
 from fedcord.report.page_style import CSS
+from fedcord.report.row import Row
+from fedcord.report.scores import (
+    gap_heading,
+    score,
+    score_cell_bracket,
+    score_gap,
+    score_heading,
+)
 from fedcord.report.subject import heading, without_folders
 from fedcord.report.verdict import verdict
 
@@ -54,6 +58,7 @@ class Panels:
     final: Panel | None = None
     clients: Panel | None = None
     alignment: Panel | None = None
+    confusion: Panel | None = None
     pareto: Panel | None = None
 
 
@@ -66,7 +71,8 @@ def render_page(board: Leaderboard, panels: Panels) -> str:
         _header(board, config, title),
         _leaderboard_section(board, panels),
         _notes_section(board),
-        _curves_section(panels),
+        _classes_section(board, panels),
+        _curves_section(board, panels),
         _clients_section(board, panels),
         _costs_section(board, panels),
         origin_section(board),
@@ -89,7 +95,7 @@ def _header(board: Leaderboard, config: Mapping[str, object], title: str) -> str
     facts += [counted(len(partition.counts), "client")] if partition is not None else []
     models = {_joined(row.runs[0].config.get("model", "")) for row in board.rows} - {""}
     facts += [f"model {without_folders(model)}" for model in models if len(models) == 1]
-    facts += [counted(board.best.accuracy.n, "seed")]
+    facts += [counted(board.best.score.n, "seed")]
     return (
         f'<header><p class="kicker">fedcord report · {escape(" · ".join(facts))}</p>'
         f'<h1>{title}</h1><p class="verdict">{escape(verdict(board))}</p></header>'
@@ -106,26 +112,29 @@ def _notes_section(board: Leaderboard) -> str:
 
 def _leaderboard_section(board: Leaderboard, panels: Panels) -> str:
     is_compared = len(board.rows) > 1
-    head = ["algorithm", "seeds", "accuracy, %"]
-    head += ["to the best, points", "p", "p, sign flip"] if is_compared else []
-    head += ["clients, %", "traffic per run", "time per run"]
+    metric = board.metric
+    head = ["algorithm", "seeds", escape(score_heading(metric, ","))]
+    head += [gap_heading("to the best", metric), "p", "p, sign flip"] if is_compared else []
+    head += ["clients, %" if metric.is_share else "clients", "traffic per run", "time per run"]
     rows = []
     for row in board.rows:
         cells = [
             _marked(row.name, row.mark),
             escape(row.num_seeds),
-            _ranged(percent(row.accuracy.mean), cell_bracket(row.accuracy)),
+            _ranged(score(row.score.mean, metric), score_cell_bracket(row.score, metric)),
         ]
         if row.difference is not None:
-            interval = cell_bracket(row.difference.interval)
+            interval = score_cell_bracket(row.difference.interval, metric)
             cells += [
-                _ranged(in_points(row.difference.mean), interval),
+                _ranged(score_gap(row.difference.mean, metric), interval),
                 p_value(row.p_holm),
                 p_value(row.difference.permutation_p),
             ]
         elif is_compared:
             cells += ["best" if row is board.best else NOTHING, NOTHING, NOTHING]
-        cells += [percent(row.client_accuracy), byte_size(row.num_bytes), duration(row.seconds)]
+        over = row.over_clients
+        cells += [score(None if over is None else over.mean, metric), byte_size(row.num_bytes)]
+        cells += [duration(row.seconds)]
         rows.append((cells, row is board.best and is_compared))
     for own in board.failed:
         cells = [_marked(own.name, "failed on every seed"), f"0 of {len(own.failures)}"]
@@ -134,9 +143,9 @@ def _leaderboard_section(board: Leaderboard, panels: Panels) -> str:
     if is_compared:
         text += (
             " Intervals are per comparison, not corrected. The sign-flip p is exact and assumes "
-            f"only symmetry; with {counted(board.best.accuracy.n, 'pair')} it cannot fall below "
-            f"{p_value(min(1.0, 2.0 ** (1 - board.best.accuracy.n)))}."
-            if 1 < board.best.accuracy.n <= 15
+            f"only symmetry; with {counted(board.best.score.n, 'pair')} it cannot fall below "
+            f"{p_value(min(1.0, 2.0 ** (1 - board.best.score.n)))}."
+            if 1 < board.best.score.n <= 15
             else ""
         )
     notes = "".join(
@@ -148,7 +157,7 @@ def _leaderboard_section(board: Leaderboard, panels: Panels) -> str:
     return (
         f"<section><h2>Leaderboard</h2>{_table(head, rows)}{text}</p>{notes}{_balanced(board)}"
         f"{_floor(board)}"
-        f"{figure}</section>"
+        f"{figure}{_all_metrics(board)}</section>"
     )
 
 
@@ -156,9 +165,26 @@ def _balanced(board: Leaderboard) -> str:
     if not is_worth_showing(board):
         return ""
     head, lines = balanced_table(board)
-    table = _table([*map(escape, head)], [([*map(escape, line)], False) for line in lines])
     title = f'<h3 style="margin-top:2rem">{TITLE}</h3>'
-    return f'{title}{table}<p class="small">{EXPLANATION}</p>'
+    return f'{title}{_plain_table(head, lines)}<p class="small">{EXPLANATION}</p>'
+
+
+def _all_metrics(board: Leaderboard) -> str:
+    if not has_more(board):
+        return ""
+    title = f'<h3 style="margin-top:2rem">{ALL_METRICS}</h3>'
+    sentence = escape(metrics_sentence(board))
+    return f'{title}{_plain_table(*metrics_table(board))}<p class="small">{sentence}</p>'
+
+
+def _classes_section(board: Leaderboard, panels: Panels) -> str:
+    if not has_classes(board):
+        return ""
+    picture = _figure(panels.confusion, "wide") if panels.confusion else ""
+    return (
+        f"<section><h2>Classes</h2>{_plain_table(*class_table(board))}"
+        f'<p class="small">{escape(classes_sentence(board))}</p>{picture}</section>'
+    )
 
 
 def _floor(board: Leaderboard) -> str:
@@ -166,8 +192,15 @@ def _floor(board: Leaderboard) -> str:
     return f"<p>{escape(sentence)}</p>" if sentence else ""
 
 
-def _curves_section(panels: Panels) -> str:
+def _curves_section(board: Leaderboard, panels: Panels) -> str:
     drawn = [panel for panel in (panels.rounds, panels.traffic) if panel is not None]
+    if not drawn and panels.final is not None:
+        metric = board.metric
+        again = "" if metric.over_clients else f" Runs made with --metric {metric.name} measure it."
+        return (
+            f"<section><h2>Learning curves</h2><p>{escape(metric.title)} was measured of the final "
+            f"model only.{escape(again)}</p></section>"
+        )
     if not drawn:
         return (
             "<section><h2>Learning curves</h2><p>Figures are missing, because matplotlib is not "
@@ -181,23 +214,30 @@ def _curves_section(panels: Panels) -> str:
 
 def _clients_section(board: Leaderboard, panels: Panels) -> str:
     parts = [_figure(panels.clients, "wide")] if panels.clients else []
-    if any(row.worst_client is not None for row in board.rows):
-        rows = [
-            ([escape(row.name), percent(row.client_accuracy), percent(row.worst_client)], False)
-            for row in board.rows
-        ]
-        parts.append(
-            '<h3 style="margin-top:2rem">Accuracy on the clients\' own data, %</h3>'
-            + f'<div class="narrow">{_table(["algorithm", "mean", "worst client"], rows)}</div>'
-        )
+    parts += [_over_clients(board)] if any(row.over_clients for row in board.rows) else []
     for kind in group_kinds(board):
         head, lines = group_table(board, kind)
         parts.append(
             f'<h3 style="margin-top:2rem">Accuracy per {escape(kind)}, % (95 % interval: Student t '
-            "on the logit scale)</h3>"
-            + _table([*map(escape, head)], [([*map(escape, line)], False) for line in lines])
+            "on the logit scale)</h3>" + _plain_table(head, lines)
         )
     return f"<section><h2>Clients</h2>{''.join(parts)}</section>" if parts else ""
+
+
+def _over_clients(board: Leaderboard) -> str:
+    """How clients differ, method by method."""
+    metric = METRICS[DEFAULT] if board.metric.over_clients else board.metric
+    lines = [
+        [row.name, *(score(value, metric) for value in dataclasses.astuple(own))]
+        for row in board.rows
+        if (own := row.over_clients) is not None
+    ]
+    head = ["algorithm", "mean", "worst client", "worst tenth", "standard deviation"]
+    unit = ", %" if metric.is_share else ""
+    return (
+        f'<h3 style="margin-top:2rem">{escape(metric.title)} on the clients\' own data{unit}</h3>'
+        f'<div class="narrow">{_plain_table(head, lines)}</div>'
+    )
 
 
 def _costs_section(board: Leaderboard, panels: Panels) -> str:
@@ -253,6 +293,11 @@ def _ranged(number: str, interval: str) -> str:
 def _figure(panel: Panel, kind: str = "") -> str:
     name = f' class="{kind}"' if kind else ""
     return f"<figure{name}>{panel.svg}<figcaption>{escape(panel.caption)}</figcaption></figure>"
+
+
+def _plain_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table of texts, none of them marked."""
+    return _table([*map(escape, head)], [([*map(escape, line)], False) for line in lines])
 
 
 def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], bool]]) -> str:

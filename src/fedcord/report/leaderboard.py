@@ -4,7 +4,7 @@ Only seeds count that every algorithm has finished or failed, so an unfinished s
 row is over those of them it has finished, and two rows are compared over the seeds both have:
 without failures these are all, and the difference of two means is the mean of the paired
 differences. An algorithm that failed on a seed ranks below all that did not, since its mean leaves
-out what was too hard for it. The numbers are final-checkpoint test accuracies; a maximum over
+out what was too hard for it. The numbers are of final checkpoints, by one metric; a maximum over
 rounds would select on the test set and is not computed anywhere.
 """
 
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, astuple, dataclass
+from typing import Any
 
 import numpy as np
 
 from fedcord.core.errors import CheckpointError
+from fedcord.metrics.registry import DEFAULT, METRICS, Metric, find_metric
 from fedcord.report.caveats import caveats, failed_runs, left_out
 from fedcord.report.chosen_runs import (
     common_seeds,
@@ -26,19 +27,14 @@ from fedcord.report.chosen_runs import (
     with_the_same_clients,
 )
 from fedcord.report.constant import ConstantAnswer, constant_answer
-from fedcord.report.load import Failure, Run
+from fedcord.report.load import MOST_NAMED, Failure, Result, Run
+from fedcord.report.measured import Dispersion
 from fedcord.report.numbers import counted
+from fedcord.report.row import Failed, Row
+from fedcord.report.scores import interval_words, score_interval
 from fedcord.report.subject import same_data
-from fedcord.report.training import DID_NOT_TRAIN, untrained_seeds
-from fedcord.statistics import (
-    MeanInterval,
-    Outcome,
-    PairedDifference,
-    holm,
-    pair,
-    paired_difference,
-    share_interval,
-)
+from fedcord.report.training import untrained_seeds
+from fedcord.statistics import Outcome, PairedDifference, holm, pair, paired_difference
 
 PAIR_SETTINGS = ("subset", "longtail", "validation", "test")
 """Settings in which two rows must agree beside data and partition, whose hashes are compared. What
@@ -46,121 +42,11 @@ remains, such as model and rounds, may be a contender's own."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One algorithm.
-
-    Attributes:
-        name: as the run folders name it.
-        seeds: [n] those of the board's it has finished.
-        failures: why it did not finish the others.
-        untrained: seeds on which it did not train; see `training`.
-        values: [n] final test accuracies in the order of its seeds.
-        accuracy: their mean and interval.
-        balanced: [n] balanced accuracies; None where a run did not measure it.
-        difference: this algorithm minus the best, paired over the seeds both have; None for the
-            best itself, and where there is no such seed.
-        p_holm: p of the paired t test after Holm's correction over all pairs of algorithms; None
-            for the best and where no test was possible.
-        client_accuracy: mean over seeds of the mean accuracy over clients.
-        worst_client: mean over seeds of the worst client's accuracy.
-        per_group: by kind of group (such as "domain") and part of it the accuracies [n] on that
-            part, in the order of its seeds.
-        bytes_up: per run, from all clients to the server, mean over seeds.
-        bytes_down: per run, from the server to all clients, mean over seeds.
-        seconds: per run, mean over seeds.
-        num_refused: updates refused on arrival, over all seeds.
-        runs: the runs behind it, in the order of its seeds.
-    """
-
-    name: str
-    seeds: tuple[int, ...]
-    failures: tuple[Failure, ...]
-    untrained: tuple[int, ...]
-    values: tuple[float, ...]
-    accuracy: MeanInterval
-    balanced: tuple[float, ...] | None
-    difference: PairedDifference | None
-    p_holm: float | None
-    client_accuracy: float | None
-    worst_client: float | None
-    per_group: Mapping[str, Mapping[str, tuple[float, ...]]]
-    bytes_up: float
-    bytes_down: float
-    seconds: float
-    num_refused: int
-    runs: tuple[Run, ...]
-
-    @property
-    def num_bytes(self) -> float:
-        """All traffic of one run."""
-        return self.bytes_up + self.bytes_down
-
-    @property
-    def mark(self) -> str:
-        """What must stand beside its name wherever it is compared; empty for most."""
-        marks = []
-        if self.untrained:
-            some = f" on {len(self.untrained)} of {counted(len(self.seeds), 'seed')}"
-            marks.append(DID_NOT_TRAIN + some * (len(self.untrained) < len(self.seeds)))
-        if self.failures:
-            tried = counted(len(self.seeds) + len(self.failures), "seed")
-            marks.append(f"failed on {len(self.failures)} of {tried}")
-        return ", ".join(marks)
-
-    @property
-    def label(self) -> str:
-        """Its name with the mark."""
-        return f"{self.name} ({self.mark})" if self.mark else self.name
-
-    @property
-    def num_seeds(self) -> str:
-        """How many seeds its numbers are over, of how many it was tried on."""
-        tried = len(self.seeds) + len(self.failures)
-        return f"{len(self.seeds)} of {tried}" if self.failures else str(tried)
-
-    def to_json(self) -> dict[str, Any]:
-        """As values JSON can hold, accuracies as shares."""
-        return {
-            "algorithm": self.name,
-            "seeds": list(self.seeds),
-            "failures": [asdict(failure) for failure in self.failures],
-            "did_not_train": list(self.untrained),
-            "accuracy": asdict(self.accuracy),
-            "accuracies": list(self.values),
-            "balanced_accuracies": None if self.balanced is None else list(self.balanced),
-            "difference": None if self.difference is None else asdict(self.difference),
-            "p_holm": self.p_holm,
-            "client_accuracy_mean": self.client_accuracy,
-            "worst_client_accuracy": self.worst_client,
-            **{
-                f"per_{kind}": {part: float(np.mean(values)) for part, values in parts.items()}
-                for kind, parts in self.per_group.items()
-            },
-            "bytes_up": self.bytes_up,
-            "bytes_down": self.bytes_down,
-            "seconds": self.seconds,
-            "refused": self.num_refused,
-        }
-
-
-@dataclass(frozen=True)
-class Failed:
-    """An algorithm without a result on any seed.
-
-    Attributes:
-        name: as the run folders name it.
-        failures: one for each seed.
-    """
-
-    name: str
-    failures: tuple[Failure, ...]
-
-
-@dataclass(frozen=True)
 class Leaderboard:
-    """Algorithms by mean final accuracy, best first; behind them those that failed on a seed.
+    """Algorithms by their mean, best first; behind them those that failed on a seed.
 
     Attributes:
+        metric: what they are compared by.
         rows: at least one.
         seeds: those every algorithm has finished or failed.
         num_comparisons: how many tests Holm's correction counted.
@@ -168,6 +54,7 @@ class Leaderboard:
         failed: algorithms without any result.
     """
 
+    metric: Metric
     rows: tuple[Row, ...]
     seeds: tuple[int, ...]
     num_comparisons: int
@@ -176,7 +63,7 @@ class Leaderboard:
 
     @property
     def best(self) -> Row:
-        """The row with the highest mean."""
+        """The row with the best mean."""
         return self.rows[0]
 
     @property
@@ -198,11 +85,13 @@ class Leaderboard:
     def to_json(self) -> dict[str, Any]:
         """As values JSON can hold, unrounded; null where a number does not exist."""
         return {
+            "metric": self.metric.name,
+            "higher_is_better": self.metric.is_higher_better,
             "seeds": list(self.seeds),
             "best": self.best.name,
             "rows": [row.to_json() for row in self.rows],
             "failed": [asdict(own) for own in self.failed],
-            "chance": None if self.floor is None else self.floor.chance,
+            "chance": None if self.floor is None else self.floor.chance_of(self.metric),
             "majority": None if self.floor is None else self.floor.majority,
             "num_comparisons": self.num_comparisons,
             "method": self.method,
@@ -212,15 +101,23 @@ class Leaderboard:
     @property
     def method(self) -> str:
         """What the numbers are, in words that belong under every table."""
+        metric = self.metric
+        what = f"Test {metric.words}"
+        if metric.over_clients:
+            what = f"{metric.title}, each on its own test part,"
         text = (
-            "Test accuracy of the final checkpoint in %, mean over "
-            f"{counted(self.best.accuracy.n, 'seed')} with 95 % interval (Student t on the logit "
-            "scale, which stays within 0 to 100 %); never a maximum over rounds."
+            f"{what} of the final checkpoint{' in %' if metric.is_share else ''}, mean over "
+            f"{counted(self.best.score.n, 'seed')} with 95 % interval ({interval_words(metric)}); "
+            "never a maximum over rounds."
         )
+        if not metric.is_higher_better:
+            text += " Lower is better."
         if len(self.rows) > 1:
             text += (
-                " Differences are paired by seed, data and partition, in percentage points, to the "
-                "highest mean, with 95 % Student-t interval; p is from the paired t test"
+                f" Differences are paired by seed, data and partition"
+                f"{', in percentage points' if metric.is_share else ''}, to the "
+                f"{'highest' if metric.is_higher_better else 'lowest'} mean, with 95 % Student-t "
+                "interval; p is from the paired t test"
             )
             text += (
                 f", with Holm's correction for {self.num_comparisons} comparisons (all pairs, "
@@ -240,16 +137,28 @@ def marks_by_study(boards: Sequence[Leaderboard], titles: Sequence[str]) -> tupl
 
 
 def over_shared_seeds(
-    first: Row, second: Row, what: Literal["values", "balanced"] = "values"
+    first: Row, second: Row, metric: Metric | None = None
 ) -> tuple[list[float], list[float]]:
-    """Two rows' numbers on the seeds both have finished, in the same order."""
-    by_seed = [dict(zip(row.seeds, getattr(row, what), strict=True)) for row in (first, second)]
+    """Two rows' numbers on the seeds both have finished, in the same order.
+
+    Args:
+        first: a row that has the metric.
+        second: likewise.
+        metric: by default what the rows are compared by.
+    """
+    name = (metric or first.metric).name
+    by_seed = [dict(zip(row.seeds, row.measured[name], strict=True)) for row in (first, second)]
     shared = sorted(by_seed[0].keys() & by_seed[1].keys())
     return [by_seed[0][seed] for seed in shared], [by_seed[1][seed] for seed in shared]
 
 
-def leaderboard(runs: Sequence[Run]) -> Leaderboard:
+def leaderboard(runs: Sequence[Run], metric_name: str | None = None) -> Leaderboard:
     """Compare algorithms by their finished runs.
+
+    Args:
+        runs: of one comparison.
+        metric_name: what to compare by; by default what the runs were asked about, if that is one
+            thing, and else the accuracy.
 
     Raises:
         PairingError: when runs differ in more than the algorithm, or share no seed.
@@ -270,17 +179,21 @@ def leaderboard(runs: Sequence[Run]) -> Leaderboard:
     if not chosen:
         said = " ".join(failed_runs(failures, finished))
         raise CheckpointError(f"every run failed, so there is nothing to compare. {said}")
-    means = {n: float(np.mean([result_of(r).accuracy for r in own])) for n, own in chosen.items()}
-    order = sorted(chosen, key=lambda name: (-len(chosen[name]), -means[name], name))
+    metric = find_metric(metric_name or _asked(chosen))
+    _check_measured([run for own in chosen.values() for run in own], metric)
+    means = {n: float(np.mean([_value(r, metric) for r in own])) for n, own in chosen.items()}
+    order = sorted(chosen, key=lambda n: (-len(chosen[n]), -metric.sign * means[n], n))
     differences = {
         (first, second): difference
         for first, second in itertools.combinations(order, 2)
-        if (difference := _difference(second, chosen[second], first, chosen[first])) is not None
+        if (difference := _difference(metric, second, chosen[second], first, chosen[first]))
+        is not None
     }
     adjusted = dict(zip(differences, holm([d.t_p for d in differences.values()]), strict=True))
     best = order[0]
     rows = tuple(
         _row(
+            metric,
             name,
             chosen[name],
             failures[name],
@@ -290,6 +203,7 @@ def leaderboard(runs: Sequence[Run]) -> Leaderboard:
         for name in order
     )
     return Leaderboard(
+        metric,
         rows,
         seeds,
         num_comparisons=sum(d.t_p is not None for d in differences.values()),
@@ -304,21 +218,22 @@ def leaderboard(runs: Sequence[Run]) -> Leaderboard:
 
 
 def _difference(
-    name: str, runs: Sequence[Run], best: str, best_runs: Sequence[Run]
+    metric: Metric, name: str, runs: Sequence[Run], best: str, best_runs: Sequence[Run]
 ) -> PairedDifference | None:
     """Paired over the seeds both have; None where there is none."""
     shared = {run.seed for run in runs} & {run.seed for run in best_runs}
     if not shared:
         return None
     pairs = pair(
-        [_outcome(run) for run in runs if run.seed in shared],
-        [_outcome(run) for run in best_runs if run.seed in shared],
+        [_outcome(run, metric) for run in runs if run.seed in shared],
+        [_outcome(run, metric) for run in best_runs if run.seed in shared],
         names=(name, best),
     )
     return paired_difference(pairs.first, pairs.second)
 
 
 def _row(
+    metric: Metric,
     name: str,
     runs: tuple[Run, ...],
     failures: tuple[Failure, ...],
@@ -326,22 +241,24 @@ def _row(
     p_holm: float | None,
 ) -> Row:
     results = [result_of(run) for run in runs]
-    values = tuple(result.accuracy for result in results)
-    balanced = tuple(r.balanced_accuracy for r in results if r.balanced_accuracy is not None)
-    client_means = [r.client_accuracy_mean for r in results if r.client_accuracy_mean is not None]
-    worst = [min(r.client_accuracy) for r in results if r.client_accuracy]
+    # a mean over some of the seeds would stand beside means over all of them
+    known = set.intersection(*(set(result.measured.values) for result in results))
+    measured = {
+        own: tuple(result.measured.values[own] for result in results)
+        for own in METRICS
+        if own in known
+    }
     return Row(
         name=name,
         seeds=tuple(run.seed for run in runs),
         failures=failures,
         untrained=untrained_seeds(runs),
-        values=values,
-        accuracy=share_interval(values),
-        balanced=balanced if len(balanced) == len(runs) else None,
+        metric=metric,
+        measured=measured,
+        score=score_interval(measured[metric.name], metric),
         difference=difference,
         p_holm=p_holm,
-        client_accuracy=_mean_if_complete(client_means, len(runs)),
-        worst_client=_mean_if_complete(worst, len(runs)),
+        clients=_over_clients(results),
         per_group=_by_part([result.per_group for result in results]),
         bytes_up=float(np.mean([result.bytes_up for result in results])),
         bytes_down=float(np.mean([result.bytes_down for result in results])),
@@ -362,15 +279,47 @@ def _by_part(
     return found
 
 
-def _mean_if_complete(values: Sequence[float], num_runs: int) -> float | None:
-    # a mean over some of the seeds would stand beside means over all of them
-    return float(np.mean(values)) if len(values) == num_runs else None
+def _over_clients(results: Sequence[Result]) -> dict[str, Dispersion]:
+    """Mean over seeds of how clients differ, by the metrics that every seed has."""
+    clients = [result.measured.clients for result in results]
+    known = set.intersection(*(set(own) for own in clients))
+    return {
+        name: Dispersion(*np.mean([astuple(own[name]) for own in clients], axis=0).tolist())
+        for name in METRICS
+        if name in known
+    }
 
 
-def _outcome(run: Run) -> Outcome:
+def _value(run: Run, metric: Metric) -> float:
+    return result_of(run).measured.values[metric.name]
+
+
+def _asked(runs: Mapping[str, Sequence[Run]]) -> str:
+    """The one metric that all runs were asked about; the accuracy where there is no such."""
+    asked = {result_of(run).measured.asked for own in runs.values() for run in own}
+    return (asked.pop() or DEFAULT) if len(asked) == 1 else DEFAULT
+
+
+def _check_measured(runs: Sequence[Run], metric: Metric) -> None:
+    """Refuse runs that did not measure what is to be compared, by name."""
+    lacking = [run for run in runs if metric.name not in result_of(run).measured.values]
+    if not lacking:
+        return
+    every = set.intersection(*(set(result_of(run).measured.values) for run in runs))
+    shown = ", ".join(str(run.folder) for run in lacking[:MOST_NAMED])
+    more = f" and {len(lacking) - MOST_NAMED} more" if len(lacking) > MOST_NAMED else ""
+    where = "clients have no test parts" if metric.over_clients else "it could not be measured"
+    raise CheckpointError(
+        f"--metric {metric.name}: not in {shown}{more}; {where}, or an older version did not. "
+        f"Run it again with --metric {metric.name}, or choose among what all runs have: "
+        f"{', '.join(name for name in METRICS if name in every)}."
+    )
+
+
+def _outcome(run: Run, metric: Metric) -> Outcome:
     result = result_of(run)
     settings = {key: run.config[key] for key in PAIR_SETTINGS if key in run.config}
     settings["subset"] = run.config.get("subset", "none")
     if "dataset" in run.config:
         settings["dataset"] = same_data(run.config["dataset"])
-    return Outcome(run.seed, result.partition_hash, result.accuracy, run.data_hash, settings)
+    return Outcome(run.seed, result.partition_hash, _value(run, metric), run.data_hash, settings)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fedcord.core.errors import CheckpointError
 from fedcord.core.names import clients_listed
 from fedcord.report.fields import RERUN, Fields, read_json, read_toml
+from fedcord.report.measured import Measured, read_measured
 from fedcord.report.metrics import RoundMetrics, read_metrics
 from fedcord.store.checksums import check_run
 
@@ -60,10 +61,7 @@ class Result:
 
     Attributes:
         accuracy: of the final checkpoint on the test set.
-        balanced_accuracy: mean over classes of the share of each that is recognised; None where it
-            was not measured.
-        client_accuracy_mean: over clients on their own test data.
-        client_accuracy: of the clients that have test data.
+        measured: every metric there is, by name, and tables of classes and clients.
         bytes_up: from all clients to the server, all rounds.
         bytes_down: from the server to all clients, all rounds.
         seconds: of all rounds.
@@ -77,9 +75,7 @@ class Result:
     """
 
     accuracy: float
-    balanced_accuracy: float | None
-    client_accuracy_mean: float | None
-    client_accuracy: tuple[float, ...]
+    measured: Measured
     bytes_up: int
     bytes_down: int
     seconds: float
@@ -276,9 +272,7 @@ def _result(folder: Path, seed: int) -> Result:
         )
     return Result(
         accuracy=reader.share("accuracy"),
-        balanced_accuracy=reader.share_or_none("balanced_accuracy"),
-        client_accuracy_mean=reader.share_or_none("client_accuracy_mean"),
-        client_accuracy=reader.shares("client_accuracy"),
+        measured=read_measured(reader),
         bytes_up=reader.whole("bytes_up"),
         bytes_down=reader.whole("bytes_down"),
         seconds=reader.number("seconds"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedcord.core.errors import CheckpointError
 from fedcord.report.fields import RERUN, Fields, read_text
+from fedcord.report.measured import read_values
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class RoundMetrics:
         train_loss: mean over clients; None where they report none, infinite where it was not a
             finite number.
         notes: what the algorithm observed.
+        values: by name, every metric that the round measured.
         lambda_raw: strength of alignment by client; empty for methods without.
         is_probe: whether it only looked into the local training of the round to come.
     """
@@ -40,6 +42,7 @@ class RoundMetrics:
     refused: tuple[str, ...] = ()
     train_loss: float | None = None
     notes: tuple[str, ...] = ()
+    values: Mapping[str, float] = field(default_factory=dict)
     lambda_raw: Mapping[int, float] = field(default_factory=dict)
     is_probe: bool = False
     missing: Mapping[int, str] = field(default_factory=dict)
@@ -72,6 +75,7 @@ def read_metrics(path: Path, *, is_finished: bool, rounds: int | None) -> tuple[
             refused=tuple(map(str, reader.entries("refused"))),
             train_loss=_train_loss(reader),
             notes=reader.texts("notes"),
+            values=read_values(Fields(path, {**values, "log_loss": values.get("loss")})),
             lambda_raw=_lambda_raw(values.get("client_metrics"), reader),
             is_probe=values.get("probe") is True,
             missing=_missing(reader),

@@ -14,7 +14,7 @@ def percent(share: float | None, decimals: int = 2) -> str:
     >>> percent(0.8731)
     '87.31'
     """
-    return NOTHING if share is None else _fixed(100 * share, decimals)
+    return NOTHING if share is None else fixed(100 * share, decimals)
 
 
 def points(difference: float, decimals: int = 2) -> str:
@@ -23,15 +23,15 @@ def points(difference: float, decimals: int = 2) -> str:
     >>> points(-0.0123)
     '−1.23'
     """
-    text = _fixed(100 * difference, decimals)
+    text = fixed(100 * difference, decimals)
     return text if text.startswith("−") or not text.strip("0.") else "+" + text
 
 
-def bracket(interval: MeanInterval, decimals: int = 2) -> str:
-    """The ends of an interval of shares in percent, or why there is none."""
+def bracket(interval: MeanInterval, decimals: int = 2, scale: float = 100) -> str:
+    """The ends of an interval, of shares in percent, or why there is none."""
     if interval.low is None or interval.high is None:
         return interval.reason
-    return f"[{_fixed(100 * interval.low, decimals)}, {_fixed(100 * interval.high, decimals)}]"
+    return f"[{fixed(scale * interval.low, decimals)}, {fixed(scale * interval.high, decimals)}]"
 
 
 def cell_bracket(interval: MeanInterval) -> str:
@@ -102,7 +102,12 @@ def listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
 
 
-def _fixed(value: float, decimals: int) -> str:
+def fixed(value: float, decimals: int) -> str:
+    """A number with so many decimals.
+
+    >>> fixed(-0.5, 1), fixed(-0.001, 2)
+    ('−0.5', '0.00')
+    """
     text = f"{value:.{decimals}f}"
     if not text.strip("-0."):
         text = text.lstrip("-")  # no minus before a rounded zero

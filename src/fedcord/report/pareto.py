@@ -1,4 +1,4 @@
-"""Final accuracy against the traffic of a run: the figure to choose a method by."""
+"""Final score against the traffic of a run: the figure to choose a method by."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fedcord.report.frontier import Choice, Frontier, frontier, interval_ends, p
 from fedcord.report.labels import Box, Label, place_labels
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import byte_size
+from fedcord.report.scores import drawn, score_heading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,20 +37,21 @@ ROOM = 0.9
 """How far beyond the means an axis goes to show whole intervals, in spans of the means."""
 
 XLABEL = "traffic of a whole run, all clients, up and down"
-YLABEL = "final test accuracy, %"
 
 
 def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = None) -> Figure:
     """One panel per board: a point per method with its interval, the frontier as a line.
 
     Panels of one data set share their axes. A method without traffic stands at the left edge, over
-    "0 B". An interval too long for the axis ends in an arrow.
+    "0 B". An interval too long for the axis ends in an arrow. Up is better: where lower scores
+    are, the axis is turned.
 
     Args:
         boards: at least one.
         titles: one per board; by default what tells the boards apart.
     """
     titles = panel_titles(boards) if titles is None else titles
+    metric = boards[0].metric
     fronts = [frontier(board) for board in boards]
     names = sorted({row.name for board in boards for row in board.rows})
     is_shared = len({board.dataset for board in boards}) == 1
@@ -77,9 +79,12 @@ def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = 
             for choice in front.choices:
                 _draw_point(axes, choice, zero, names)
         for axes, board in zip(panels, boards, strict=False):
-            draw_floor(axes, board.floor, "y")
+            draw_floor(axes, board.floor, metric, "y")
+        for axes in panels[: len(boards)]:
+            if not metric.is_higher_better and not axes.yaxis_inverted():
+                axes.invert_yaxis()
         fig.supxlabel(XLABEL, fontsize=10, color=MUTED)
-        fig.supylabel(YLABEL, fontsize=10, color=MUTED)
+        fig.supylabel(f"final test {score_heading(metric, ',')}", fontsize=10, color=MUTED)
         fig.draw_without_rendering()  # the layout must be final before names are fitted into it
         fig.set_layout_engine("none")
         for axes, front, zero in zip(panels, fronts, zeros, strict=False):
@@ -116,16 +121,19 @@ def _draw_scales(axes: Axes, group: Sequence[Frontier]) -> float:
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda size, _: byte_size(0 if has_zero and size == zero else size))
     )
-    means = [100 * row.accuracy.mean for row in rows]
+    metric = rows[0].metric
+    least = drawn(0.02, metric)
+    means = [drawn(row.score.mean, metric) for row in rows]
     ends = [end for front in group for choice in front.choices for end in _bar(choice)]
-    span = max(max(means) - min(means), 2.0)
+    span = max(max(means) - min(means), least)
     bottom = max(min(ends), min(means) - ROOM * span)
     top = min(max(ends), max(means) + ROOM * span)
-    pad = 0.09 * max(top - bottom, 2.0)
+    pad = 0.09 * max(top - bottom, least)
     axes.set_ylim(bottom - pad, top + 1.3 * pad)
-    # a scale may end above 100 to make room for a name, but no accuracy is there
+    # a scale may end above 100 to make room for a name, but no share is there
+    most = 100 if metric.is_share else math.inf
     places = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]).tick_values(bottom - pad, top + pad)
-    axes.yaxis.set_major_locator(FixedLocator([place for place in places if 0 <= place <= 100]))
+    axes.yaxis.set_major_locator(FixedLocator([place for place in places if 0 <= place <= most]))
     return zero
 
 
@@ -146,8 +154,8 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _steps(front: Frontier, zero: float, right: float) -> list[tuple[float, float]]:
-    """Corners of the frontier: for so many bytes, so much accuracy, and on to the right edge."""
-    tops = [(row.num_bytes or zero, 100 * row.accuracy.mean) for row in front.rows]
+    """Corners of the frontier: for so many bytes, so good a score, and on to the right edge."""
+    tops = [(row.num_bytes or zero, drawn(row.score.mean, row.metric)) for row in front.rows]
     corners = tops[:1]
     for x, y in tops[1:]:
         corners += [(x, corners[-1][1]), (x, y)]
@@ -156,7 +164,7 @@ def _steps(front: Frontier, zero: float, right: float) -> list[tuple[float, floa
 
 def _draw_point(axes: Axes, choice: Choice, zero: float, names: Sequence[str]) -> None:
     colour, turn = look(names, choice.row.name)
-    x, y = choice.row.num_bytes or zero, 100 * choice.row.accuracy.mean
+    x, y = choice.row.num_bytes or zero, _height(choice)
     weight, alpha = (1.6, 0.9) if choice.is_frontier else (1.0, 0.45)
     low, high = _bar(choice)
     if low < high:
@@ -228,10 +236,10 @@ def _write_names(axes: Axes, front: Frontier, zero: float) -> None:
 
 
 def _by_place(front: Frontier, zero: float) -> dict[tuple[float, float, bool], list[str]]:
-    """Names by where their point is; methods equal in both accuracy and bytes share a label."""
+    """Names by where their point is; methods equal in both score and bytes share a label."""
     places: dict[tuple[float, float, bool], list[str]] = {}
     for choice in front.choices:
-        x, y = choice.row.num_bytes or zero, 100 * choice.row.accuracy.mean
+        x, y = choice.row.num_bytes or zero, _height(choice)
         places.setdefault((x, y, choice.is_frontier), []).append(choice.row.name)
     return places
 
@@ -250,6 +258,10 @@ def _lines(axes: Axes, front: Frontier, zero: float) -> list[Box]:
 
 
 def _bar(choice: Choice) -> tuple[float, float]:
-    """The interval in percent."""
+    """The interval as drawn."""
     low, high = interval_ends(choice.row)
-    return 100 * low, 100 * high
+    return drawn(low, choice.row.metric), drawn(high, choice.row.metric)
+
+
+def _height(choice: Choice) -> float:
+    return drawn(choice.row.score.mean, choice.row.metric)

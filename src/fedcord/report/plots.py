@@ -1,4 +1,4 @@
-"""Accuracy while training, against rounds and against traffic, and where every seed ended."""
+"""Scores while training, against rounds and against traffic, and where every seed ended."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from fedcord.report.canvas import DASHES, house_style, look
 from fedcord.report.floor_lines import draw_floor
-from fedcord.report.leaderboard import Leaderboard, Row
+from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import byte_size
-from fedcord.statistics import share_interval
+from fedcord.report.row import Row
+from fedcord.report.scores import drawn, score_heading, score_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,12 +24,12 @@ Against = Literal["rounds", "bytes"]
 
 @dataclass(frozen=True)
 class Curve:
-    """Mean accuracy at the rounds that every seed evaluated.
+    """Mean score at the rounds in which every seed measured it.
 
     Attributes:
         rounds: [T].
         num_bytes: [T] traffic up to and including that round, mean over seeds.
-        mean: [T] in percent.
+        mean: [T] as drawn, shares in percent.
         low: [T] lower end of the 95 % interval; the mean itself where there is none.
         high: [T].
     """
@@ -41,29 +42,34 @@ class Curve:
 
 
 def curve(row: Row) -> Curve:
-    """The curve of one algorithm; empty when its seeds share no evaluated round."""
-    accuracy: dict[int, list[float]] = {}
+    """The curve of one algorithm; empty when its seeds share no round that measured it."""
+    scores: dict[int, list[float]] = {}
     traffic: dict[int, list[float]] = {}
     for run in row.runs:
         total = 0
         for entry in run.metrics:
             total += entry.bytes_up + entry.bytes_down
-            if entry.accuracy is not None:
-                accuracy.setdefault(entry.round, []).append(entry.accuracy)
+            if row.metric.name in entry.values:
+                scores.setdefault(entry.round, []).append(entry.values[row.metric.name])
                 traffic.setdefault(entry.round, []).append(total)
-    rounds = tuple(r for r in sorted(accuracy) if len(accuracy[r]) == len(row.runs))
-    intervals = [share_interval(accuracy[r]) for r in rounds]
+    rounds = tuple(r for r in sorted(scores) if len(scores[r]) == len(row.runs))
+    intervals = [score_interval(scores[r], row.metric) for r in rounds]
     return Curve(
         rounds,
         tuple(float(np.mean(traffic[r])) for r in rounds),
-        tuple(100 * i.mean for i in intervals),
-        tuple(100 * (i.mean if i.low is None else i.low) for i in intervals),
-        tuple(100 * (i.mean if i.high is None else i.high) for i in intervals),
+        tuple(drawn(i.mean, row.metric) for i in intervals),
+        tuple(drawn(i.mean if i.low is None else i.low, row.metric) for i in intervals),
+        tuple(drawn(i.mean if i.high is None else i.high, row.metric) for i in intervals),
     )
 
 
-def accuracy_figure(board: Leaderboard, against: Against) -> Figure:
-    """Mean test accuracy with its interval band, against rounds or against cumulative traffic."""
+def has_curves(board: Leaderboard) -> bool:
+    """Whether rounds measured what is compared."""
+    return any(curve(row).rounds for row in board.rows)
+
+
+def score_figure(board: Leaderboard, against: Against) -> Figure:
+    """Mean score with its interval band, against rounds or against cumulative traffic."""
     with house_style():
         from matplotlib.figure import Figure
         from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
@@ -90,9 +96,9 @@ def accuracy_figure(board: Leaderboard, against: Against) -> Figure:
                 axes.xaxis.set_major_locator(MaxNLocator(5))
                 axes.set_xlim(left=0)
             axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: byte_size(size)))
-        axes.set_ylabel("test accuracy, %")
+        axes.set_ylabel(f"test {score_heading(board.metric, ',')}")
         if places:
-            draw_floor(axes, board.floor, "y")
+            draw_floor(axes, board.floor, board.metric, "y")
             _draw_legend(fig, axes, [row.name for row in board.rows])
         else:
             axes.text(0.5, 0.5, "no round was evaluated", transform=axes.transAxes, ha="center")
@@ -100,7 +106,8 @@ def accuracy_figure(board: Leaderboard, against: Against) -> Figure:
 
 
 def final_figure(board: Leaderboard) -> Figure:
-    """Final accuracy: every seed as a ring, the mean as a dot with its interval."""
+    """Final scores: every seed as a ring, the mean as a dot with its interval."""
+    metric = board.metric
     with house_style():
         from matplotlib.figure import Figure
 
@@ -108,7 +115,7 @@ def final_figure(board: Leaderboard) -> Figure:
         axes = fig.subplots()
         for place, row in enumerate(board.rows):
             colour, _ = _look(board, row)
-            values = [100 * value for value in row.values]
+            values = [drawn(value, metric) for value in row.values]
             axes.scatter(
                 values,
                 [place + 0.2] * len(values),
@@ -117,17 +124,18 @@ def final_figure(board: Leaderboard) -> Figure:
                 edgecolors=colour,
                 linewidths=1.1,
             )
-            interval = row.accuracy
+            interval = row.score
             if interval.low is not None and interval.high is not None:
-                ends = [100 * interval.low, 100 * interval.high]
+                ends = [drawn(interval.low, metric), drawn(interval.high, metric)]
                 axes.plot(ends, [place - 0.1] * 2, color=colour, linewidth=2.2)
-            axes.plot([100 * interval.mean], [place - 0.1], "o", color=colour, markersize=6.5)
+            mean = drawn(interval.mean, metric)
+            axes.plot([mean], [place - 0.1], "o", color=colour, markersize=6.5)
         axes.set_yticks(range(len(board.rows)), [_two_lines(row) for row in board.rows])
         axes.set_ylim(len(board.rows) - 0.3, -0.6)
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
-        axes.set_xlabel("final test accuracy, %")
-        draw_floor(axes, board.floor, "x")
+        axes.set_xlabel(f"final test {score_heading(metric, ',')}")
+        draw_floor(axes, board.floor, metric, "x")
     return fig
 
 

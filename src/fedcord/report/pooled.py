@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcord.core.errors import ConfigError, unknown_name
+from fedcord.metrics.registry import METRICS
 from fedcord.report.against import in_words
 from fedcord.report.leaderboard import Leaderboard, marks_by_study, over_shared_seeds
-from fedcord.report.numbers import cell_bracket, counted, listed, p_value, percent, points
+from fedcord.report.numbers import counted, listed, p_value
+from fedcord.report.scores import score, score_cell_bracket, score_gap, score_heading
 from fedcord.report.tables import pipe_table
 from fedcord.statistics import PairedDifference, holm, stratified_difference
 
@@ -22,14 +24,16 @@ class PooledVersus:
 
     Attributes:
         name: the algorithm's.
-        accuracy: mean over studies of its mean accuracy.
+        metric: name of what is compared.
+        score: mean over studies of its mean.
         by_study: [S] mean differences.
         difference: over all studies.
         p_holm: corrected for all comparisons with the baseline.
     """
 
     name: str
-    accuracy: float
+    metric: str
+    score: float
     by_study: tuple[float, ...]
     difference: PairedDifference
     p_holm: float | None
@@ -37,7 +41,7 @@ class PooledVersus:
     @property
     def finding(self) -> str:
         """What these studies show, in one or two words."""
-        return in_words(self.difference, self.p_holm)
+        return in_words(self.difference, self.p_holm, METRICS[self.metric])
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class PooledAgainst:
 
     Attributes:
         baseline: its name.
-        accuracy: mean over studies of the baseline's mean accuracy.
+        metric: name of what is compared.
+        score: mean over studies of the baseline's mean.
         titles: [S] of the studies.
         datasets: [S] of the studies.
         seeds: [S] of the studies.
@@ -56,7 +61,8 @@ class PooledAgainst:
     """
 
     baseline: str
-    accuracy: float
+    metric: str
+    score: float
     titles: tuple[str, ...]
     datasets: tuple[str, ...]
     seeds: tuple[tuple[int, ...], ...]
@@ -73,18 +79,19 @@ class PooledAgainst:
 
     def to_markdown(self) -> str:
         """A pipe table with what it is below."""
-        head = ["algorithm", "accuracy %", *self.titles, "all studies", "95 % interval"]
-        rows = [[self.baseline, percent(self.accuracy), *[""] * len(self.titles), "baseline"]]
+        metric = METRICS[self.metric]
+        head = ["algorithm", score_heading(metric), *self.titles, "all studies", "95 % interval"]
+        rows = [[self.baseline, score(self.score, metric), *[""] * len(self.titles), "baseline"]]
         rows[0] += [""] * 3
         for own in self.others:
             found = own.difference
             rows.append(
                 [
                     own.name,
-                    percent(own.accuracy),
-                    *map(points, own.by_study),
-                    points(found.mean),
-                    cell_bracket(found.interval),
+                    score(own.score, metric),
+                    *(score_gap(gap, metric) for gap in own.by_study),
+                    score_gap(found.mean, metric),
+                    score_cell_bracket(found.interval, metric),
                     p_value(own.p_holm),
                     own.finding,
                 ]
@@ -92,8 +99,9 @@ class PooledAgainst:
         table = pipe_table([*head, "p (Holm)", "these studies show"], rows)
         pairs = counted(sum(map(len, self.seeds)), "pair")
         below = (
-            f"Final test accuracy, mean over {len(self.titles)} studies; differences to "
-            f"{self.baseline} in percentage points, paired by seed, data and partition ({pairs}), "
+            f"Final test {metric.words}, mean over {len(self.titles)} studies; differences to "
+            f"{self.baseline}{' in percentage points' if metric.is_share else ''}, paired by "
+            f"seed, data and partition ({pairs}), "
             "mean over studies of equal weight, with 95 % Student-t interval from the spread "
             "within studies; p with Holm's correction for "
             f"{counted(len(self.others), 'comparison')} with {self.baseline}. The statement is "
@@ -142,10 +150,12 @@ def pooled_against(
     ]
     found = [stratified_difference([own.tolist() for own in each]) for each in strata]
     adjusted = holm([difference.t_p for difference in found])
+    metric = boards[0].metric
     others = [
         PooledVersus(
             other,
-            float(np.mean([study[other].accuracy.mean for study in studies])),
+            metric.name,
+            float(np.mean([study[other].score.mean for study in studies])),
             tuple(float(own.mean()) for own in each),
             difference,
             p_holm,
@@ -154,11 +164,12 @@ def pooled_against(
     ]
     return PooledAgainst(
         name,
-        float(np.mean([study[name].accuracy.mean for study in studies])),
+        metric.name,
+        float(np.mean([study[name].score.mean for study in studies])),
         tuple(titles),
         tuple(board.dataset for board in boards),
         tuple(board.seeds for board in boards),
-        tuple(sorted(others, key=lambda own: -own.difference.mean)),
+        tuple(sorted(others, key=lambda own: -metric.sign * own.difference.mean)),
         tuple(sorted(set.union(*(set(study) for study in studies)) - {name, *names})),
         marks_by_study(boards, titles),
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-import statistics
 from collections.abc import Sequence
 
+from fedcord.metrics.registry import METRICS, Metric
 from fedcord.report.balanced import (
     EXPLANATION,
     TITLE,
@@ -15,62 +15,56 @@ from fedcord.report.balanced import (
     floor_sentence,
     is_worth_showing,
 )
+from fedcord.report.classes import class_table, classes_sentence, has_classes
 from fedcord.report.groups import group_kinds, group_table
-from fedcord.report.leaderboard import Leaderboard, Row
-from fedcord.report.numbers import (
-    NOTHING,
-    byte_size,
-    cell_bracket,
-    duration,
-    p_value,
-    percent,
-    points,
-)
+from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.metrics_table import TITLE as ALL_METRICS
+from fedcord.report.metrics_table import has_more, metrics_sentence, metrics_table
+from fedcord.report.numbers import NOTHING, byte_size, duration, p_value
 from fedcord.report.origin import origin_line
-
-HEADINGS = (
-    "algorithm",
-    "seeds",
-    "accuracy %",
-    "95 % interval",
-    "to the best",
-    "95 % interval",
-    "p (Holm)",
-    "clients %",
-    "traffic",
-    "time",
-)
+from fedcord.report.row import Row
+from fedcord.report.scores import score, score_cell_bracket, score_gap, score_heading
 
 
-COLUMNS = (
-    *("rank", "algorithm", "seeds", "accuracy_mean", "accuracy_low", "accuracy_high"),
-    *("difference_mean", "difference_low", "difference_high"),
-    *("p_paired_t", "p_holm", "p_sign_flip", "effect_size"),
-    *("balanced_accuracy_mean", "client_accuracy_mean", "worst_client_accuracy"),
-    *("bytes_up", "bytes_down", "seconds", "failed_seeds", "untrained_seeds"),
-)
-"""Of the CSV file."""
+def headings(metric: Metric) -> tuple[str, ...]:
+    """Of the tables that are read."""
+    return (
+        *("algorithm", "seeds", score_heading(metric), "95 % interval", "to the best"),
+        *("95 % interval", "p (Holm)", f"clients {metric.unit}".strip(), "traffic", "time"),
+    )
+
+
+def columns(metric: Metric) -> tuple[str, ...]:
+    """Of the CSV file; in the middle the means of all other metrics."""
+    name = metric.name
+    return (
+        *("rank", "algorithm", "seeds", f"{name}_mean", f"{name}_low", f"{name}_high"),
+        *("difference_mean", "difference_low", "difference_high"),
+        *("p_paired_t", "p_holm", "p_sign_flip", "effect_size"),
+        *(f"{other}_mean" for other in METRICS if other != name),
+        *("bytes_up", "bytes_down", "seconds", "failed_seeds", "untrained_seeds"),
+    )
 
 
 def to_the_best(row: Row, is_best: bool) -> str:
     """The difference to the best, or why there is none."""
     if row.difference is not None:
-        return points(row.difference.mean)
+        return score_gap(row.difference.mean, row.metric)
     return "best" if is_best else NOTHING
 
 
 def readable_cells(row: Row, is_best: bool) -> tuple[str, ...]:
-    """One row in the order of `HEADINGS`."""
-    difference = row.difference
+    """One row in the order of `headings`."""
+    difference, metric, over = row.difference, row.metric, row.over_clients
     return (
         row.label,
         row.num_seeds,
-        percent(row.accuracy.mean),
-        cell_bracket(row.accuracy),
+        score(row.score.mean, metric),
+        score_cell_bracket(row.score, metric),
         to_the_best(row, is_best),
-        NOTHING if difference is None else cell_bracket(difference.interval),
+        NOTHING if difference is None else score_cell_bracket(difference.interval, metric),
         p_value(row.p_holm),
-        percent(row.client_accuracy),
+        score(None if over is None else over.mean, metric),
         byte_size(row.num_bytes),
         duration(row.seconds),
     )
@@ -81,15 +75,16 @@ def _readable_rows(board: Leaderboard) -> list[tuple[str, ...]]:
     rows = [readable_cells(row, row is board.best) for row in board.rows]
     for own in board.failed:
         cells = (f"{own.name} (failed)", f"0 of {len(own.failures)}")
-        rows.append((*cells, *[NOTHING] * (len(HEADINGS) - len(cells))))
+        rows.append((*cells, *[NOTHING] * (len(headings(board.metric)) - len(cells))))
     return rows
 
 
 def to_csv(board: Leaderboard) -> str:
-    """Every number unrounded, accuracies as shares; an empty cell: there is no such number."""
+    """Every number unrounded, shares from 0 to 1; an empty cell: there is no such number."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    heads = columns(board.metric)
+    writer.writerow(heads)
     for rank, row in enumerate(board.rows, start=1):
         difference = row.difference
         compared: list[float | None] = [None] * 7
@@ -97,31 +92,34 @@ def to_csv(board: Leaderboard) -> str:
             interval = difference.interval
             compared = [difference.mean, interval.low, interval.high, difference.t_p, row.p_holm]
             compared += [difference.permutation_p, difference.effect_size]
-        accuracy = row.accuracy
+        own = row.score
         writer.writerow(
             (
-                *(rank, row.name, accuracy.n, accuracy.mean, accuracy.low, accuracy.high),
+                *(rank, row.name, own.n, own.mean, own.low, own.high),
                 *compared,
-                None if row.balanced is None else statistics.fmean(row.balanced),
-                *(row.client_accuracy, row.worst_client),
+                *(row.mean_of(name) for name in METRICS if name != board.metric.name),
                 *(row.bytes_up, row.bytes_down, row.seconds),
                 *(len(row.failures), len(row.untrained)),
             )
         )
-    for own in board.failed:
-        empty = [None] * (len(COLUMNS) - 5)
-        writer.writerow((None, own.name, 0, *empty, len(own.failures), None))
+    for failed in board.failed:
+        empty = [None] * (len(heads) - 5)
+        writer.writerow((None, failed.name, 0, *empty, len(failed.failures), None))
     return text.getvalue()
 
 
 def to_markdown(board: Leaderboard) -> str:
     """A pipe table with the method and the notes below it, and a table for each kind of group."""
-    table = pipe_table(HEADINGS, _readable_rows(board))
+    table = pipe_table(headings(board.metric), _readable_rows(board))
     below = [board.method, *_notes(board)]
     if is_worth_showing(board):
         below += [f"{TITLE}. {EXPLANATION}", pipe_table(*balanced_table(board))]
     if sentence := floor_sentence(board):
         below.append(sentence)
+    if has_more(board):
+        below += [f"{ALL_METRICS}. {metrics_sentence(board)}", pipe_table(*metrics_table(board))]
+    if has_classes(board):
+        below += [classes_sentence(board), pipe_table(*class_table(board))]
     for kind in group_kinds(board):
         below += [f"Accuracy per {kind}, %, with 95 % interval (Student t on the logit scale):"]
         below += [pipe_table(*group_table(board, kind))]
@@ -130,11 +128,11 @@ def to_markdown(board: Leaderboard) -> str:
 
 def to_latex(board: Leaderboard) -> str:
     """A `tabular` for the booktabs package, with the method as a comment above it."""
-    head = " & ".join(_latex(heading) for heading in HEADINGS)
+    head = " & ".join(_latex(heading) for heading in headings(board.metric))
     rows = [" & ".join(map(_latex, cells)) for cells in _readable_rows(board)]
     comments = [f"% {' '.join(line.split())}" for line in (board.method, *_notes(board))]
     body = [rf"{line} \\" for line in rows]
-    columns = "l" + "r" * (len(HEADINGS) - 1)
+    columns = "l" + "r" * (len(headings(board.metric)) - 1)
     lines = [*comments, rf"\begin{{tabular}}{{{columns}}}", r"\toprule", rf"{head} \\", r"\midrule"]
     return "\n".join([*lines, *body, r"\bottomrule", r"\end{tabular}"]) + "\n"
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedcord.metrics.registry import DEFAULT
 from fedcord.report.balanced import (
     EXPLANATION,
     balanced_table,
     floor_sentence,
     is_worth_showing,
 )
-from fedcord.report.leaderboard import Leaderboard, Row
-from fedcord.report.numbers import (
-    NOTHING,
-    byte_size,
-    cell_bracket,
-    duration,
-    p_value,
-    percent,
-    points,
-)
+from fedcord.report.classes import class_table, classes_sentence, has_classes
+from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.numbers import NOTHING, byte_size, duration, p_value
+from fedcord.report.row import Row
+from fedcord.report.scores import score, score_cell_bracket, score_gap, score_heading
 from fedcord.report.verdict import verdict
 
 WIDE = 104
@@ -37,10 +35,13 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
     console.print(_table(board, is_wide))
     console.print(f"[dim]{escape(board.method)}[/dim]", highlight=False)
     if is_worth_showing(board):
-        console.print(_balanced(board))
+        console.print(_plain(*balanced_table(board)))
         console.print(f"[dim]{escape(EXPLANATION)}[/dim]", highlight=False)
     if sentence := floor_sentence(board):
         console.print(escape(sentence), highlight=False)
+    if _is_about_classes(board):
+        console.print(_plain(*class_table(board)))
+        console.print(f"[dim]{escape(classes_sentence(board))}[/dim]", highlight=False)
     for note in board.notes:
         console.print(f"[yellow]note[/yellow] {escape(note)}", highlight=False)
     console.print()
@@ -49,12 +50,12 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
 def _table(board: Leaderboard, is_wide: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="bold", pad_edge=False)
     table.add_column("algorithm", overflow="fold", min_width=9)
-    table.add_column("accuracy %", justify="right", no_wrap=True)
+    table.add_column(score_heading(board.metric), justify="right", no_wrap=True)
     if len(board.rows) > 1:
         table.add_column("to the best", justify="right", no_wrap=True)
         table.add_column("p", justify="right", no_wrap=True)
     if is_wide:
-        table.add_column("clients %", justify="right", no_wrap=True)
+        table.add_column(f"clients {board.metric.unit}".strip(), justify="right", no_wrap=True)
     table.add_column("traffic", justify="right", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
     for row in board.rows:
@@ -64,8 +65,14 @@ def _table(board: Leaderboard, is_wide: bool) -> Table:
     return table
 
 
-def _balanced(board: Leaderboard) -> Table:
-    head, rows = balanced_table(board)
+def _is_about_classes(board: Leaderboard) -> bool:
+    """Whether one number for all classes is not enough: they are unequal, or more was asked for."""
+    floor = board.floor
+    is_asked = board.metric.name != DEFAULT or (floor is not None and floor.is_unequal)
+    return is_asked and not board.metric.over_clients and has_classes(board)
+
+
+def _plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="bold", pad_edge=False)
     table.add_column(head[0], overflow="fold", min_width=9)
     for heading in head[1:]:
@@ -76,21 +83,23 @@ def _balanced(board: Leaderboard) -> Table:
 
 
 def _cells(row: Row, board: Leaderboard, is_wide: bool) -> list[str]:
-    gap = "  " if is_wide else "\n"
+    gap, metric = "  " if is_wide else "\n", board.metric
     is_compared, is_best = len(board.rows) > 1, row is board.best
     name = _marked(row.name, row.mark)
     cells = [
         f"[bold]{name}[/bold]" if is_best and is_compared else name,
-        percent(row.accuracy.mean) + gap + _dim(cell_bracket(row.accuracy)),
+        score(row.score.mean, metric) + gap + _dim(score_cell_bracket(row.score, metric)),
     ]
     if row.difference is not None:
         difference = row.difference
-        cells.append(points(difference.mean) + gap + _dim(cell_bracket(difference.interval)))
+        interval = _dim(score_cell_bracket(difference.interval, metric))
+        cells.append(score_gap(difference.mean, metric) + gap + interval)
         cells.append(p_value(row.p_holm))
     elif is_compared:
         cells += ["[green]best[/green]" if is_best else NOTHING, NOTHING]
     if is_wide:
-        cells.append(percent(row.client_accuracy))
+        over = row.over_clients
+        cells.append(score(None if over is None else over.mean, metric))
     return [*cells, byte_size(row.num_bytes), duration(row.seconds)]
 
 

@@ -5,8 +5,11 @@ A method that did not train or failed on a seed is marked in it wherever it is n
 
 from __future__ import annotations
 
-from fedcord.report.leaderboard import Leaderboard, Row
-from fedcord.report.numbers import bracket, counted, listed, p_value, percent
+from fedcord.metrics.registry import DEFAULT, Metric
+from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.numbers import counted, listed, p_value
+from fedcord.report.row import Row
+from fedcord.report.scores import score, score_bracket, with_unit
 from fedcord.statistics import MeanInterval, PairedDifference
 
 LEVEL = 0.05
@@ -21,10 +24,12 @@ def verdict(board: Leaderboard) -> str:
 def _compared(board: Leaderboard) -> str:
     best = board.best
     if len(board.rows) == 1:
-        interval = f" {bracket(best.accuracy, 1)}" if best.accuracy.has_interval else ""
+        metric, own = board.metric, best.score
+        interval = f" {score_bracket(own, metric, 1)}" if own.has_interval else ""
+        test = "" if metric.over_clients else "test "
         return (
-            f"{best.label} reaches {percent(best.accuracy.mean, 1)} %{interval} test accuracy on "
-            f"{counted(best.accuracy.n, 'seed')}; there is no other algorithm to compare it with."
+            f"{best.label} reaches {with_unit(own.mean, metric, 1)}{interval} {test}{metric.words} "
+            f"on {counted(own.n, 'seed')}; there is no other algorithm to compare it with."
         )
     second = board.rows[1]
     difference = second.difference
@@ -32,11 +37,13 @@ def _compared(board: Leaderboard) -> str:
         return f"{best.label} and {second.label} share no seed, so nothing can be said of them."
     seeds = counted(difference.n, "seed")
     # a method that failed on a seed stands lower in the table, and may be higher on the others
-    first, other = (best, second) if difference.mean <= 0 else (second, best)
+    sign = board.metric.sign
+    first, other = (best, second) if sign * difference.mean <= 0 else (second, best)
     if difference.n == 1:
         return (
-            f"{first.label} is {_size(difference)} above {other.label} on the one seed there is, "
-            "and one seed cannot show a difference; run at least five."
+            f"{first.label} is {_size(difference, board.metric)} {_above(board.metric)} "
+            f"{other.label} on the one seed there is, and one seed cannot "
+            "show a difference; run at least five."
             if difference.mean
             else f"{best.label} and {second.label} are equal on the one seed there is; run five."
         )
@@ -44,10 +51,13 @@ def _compared(board: Leaderboard) -> str:
         evidence = _evidence(second, difference)
         return f"{first.label} is ahead of {other.label} by {evidence}, {seeds}." + _others(board)
     if difference.t_p is None and difference.mean == 0:
-        text = f"{best.label} and {second.label} have equal accuracy on each of {seeds}."
+        text = (
+            f"{best.label} and {second.label} have equal {board.metric.words} on each of {seeds}."
+        )
     elif difference.t_p is None:
         text = (
-            f"{first.label} is {_size(difference)} above {other.label} on every one of {seeds}; "
+            f"{first.label} is {_size(difference, board.metric)} {_above(board.metric)} "
+            f"{other.label} on every one of {seeds}; "
             "equal differences leave no spread for a t test."
         )
     else:
@@ -83,15 +93,17 @@ def _is_shown(row: Row) -> bool:
 
 def _is_behind(row: Row) -> bool:
     """Whether the best is shown to be ahead of this row."""
-    return _is_shown(row) and row.difference is not None and row.difference.mean < 0
+    gap = None if row.difference is None else row.metric.sign * row.difference.mean
+    return _is_shown(row) and gap is not None and gap < 0
 
 
 def _evidence(row: Row, difference: PairedDifference) -> str:
     p = p_value(row.p_holm)
     p_text = f"p {p[0]} {p[1:]}" if p.startswith("<") else f"p = {p}"
     own = difference.interval
-    interval = bracket(own if difference.mean > 0 else _turned(own), _decimals(difference))
-    return f"{_size(difference)} {interval}, {p_text}"
+    own = own if difference.mean > 0 else _turned(own)
+    interval = score_bracket(own, row.metric, _decimals(difference))
+    return f"{_size(difference, row.metric)} {interval}, {p_text}"
 
 
 def _others(board: Leaderboard) -> str:
@@ -102,8 +114,16 @@ def _others(board: Leaderboard) -> str:
     return f" {board.best.name} is {also}ahead of {listed(behind)}."
 
 
-def _size(difference: PairedDifference) -> str:
-    return f"{percent(abs(difference.mean), _decimals(difference))} points"
+def _size(difference: PairedDifference, metric: Metric) -> str:
+    """How large it is and of what; a point without more words is one of accuracy."""
+    size = score(abs(difference.mean), metric, _decimals(difference))
+    if metric.name == DEFAULT:
+        return f"{size} points"
+    return f"{size} points of {metric.words}" if metric.is_share else f"{size} in {metric.words}"
+
+
+def _above(metric: Metric) -> str:
+    return "above" if metric.is_higher_better else "below"
 
 
 def _decimals(difference: PairedDifference) -> int:

@@ -13,6 +13,7 @@ from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
 from fedcord.core.tensors import Tensors
 from fedcord.data.channel_sums import channel_sums
 from fedcord.data.standardise import first_sum, second_sum
+from fedcord.engine.disk_memory import DiskMemory
 from fedcord.engine.memory_store import MemoryStore
 from fedcord.engine.node import ClientNode, Introduction
 from fedcord.engine.requests import (
@@ -36,7 +37,12 @@ MakeStore = Callable[[SiteFile, str], MemoryStore]
 """Where a site keeps what a run leaves with it, by the run's identity."""
 
 
-def answer_at_site(path: Path, terms: str, call: bytes, store: MakeStore) -> bytes:
+def on_disk(site: SiteFile, run: str) -> MemoryStore:
+    """Memory in the site's own folder, where the next process finds it."""
+    return DiskMemory(site.memory, run)
+
+
+def answer_at_site(path: Path, terms: str, call: bytes, store: MakeStore = on_disk) -> bytes:
     """What the site of a file answers to a call of the server's; failures are said in the answer.
 
     Args:

@@ -21,7 +21,7 @@ from fedcord.data.holdout import split_client
 from fedcord.data.registry import load_dataset
 from fedcord.engine.population import Population
 from fedcord.experiment.arrange import arrange
-from fedcord.experiment.build import is_standardised, standardised
+from fedcord.experiment.build import as_vectors, is_standardised, standardised
 from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
 from fedcord.site.site_file import SiteFile
 
@@ -115,6 +115,8 @@ def read_site(site: SiteFile, config: RunConfig) -> SiteData:
     facts = DataFacts.of(dataset)
     if site.is_rehearsal:
         _check_rehearsal(site, config)
+        dataset = as_vectors(config, dataset)
+        facts = DataFacts.of(dataset)
         people = arrange(dataset, partition_of(config, dataset), config)
         if site.client >= people.num_clients:
             raise DataError(f"{site.who}: the rehearsal has {people.num_clients} clients, from 0.")
@@ -130,6 +132,11 @@ def read_site(site: SiteFile, config: RunConfig) -> SiteData:
         raise DataError(
             f"{site.who} is not one of the study's {config.clients} clients, which are numbered 0 "
             f"to {config.clients - 1}; correct client in '{site.path}'."
+        )
+    if dataset.kind == "table":
+        raise DataError(
+            f"{site.who} has a table with named columns ({site.data}), and sites do not yet agree "
+            "on those by themselves; bring it to numbers and save them as npz: on every site."
         )
     facts = replace(facts, mean=(), std=())  # of these examples alone; the run's are of everybody's
     data = _divided(site, config, dataset)

@@ -19,7 +19,7 @@ from fedcord.core.names import readable
 from fedcord.data.facts import DataFacts
 from fedcord.data.formats.images import SUFFIXES, first_few, is_image, read_images
 from fedcord.data.formats.tree import open_tree
-from fedcord.data.registry import check_spec
+from fedcord.data.registry import TABLES, check_spec, reading
 from fedcord.data.sources.npz_file import NewRows, read_new_rows
 from fedcord.data.spec import DatasetSpec
 from fedcord.engine.evaluation import BATCH
@@ -48,20 +48,23 @@ class NewExamples:
     Attributes:
         count: how many there are.
         batches: reads them from the first to the last.
+        notes: what was found and not used, in plain words.
     """
 
     count: int
     batches: Callable[[], Iterator[Batch]]
+    notes: tuple[str, ...] = ()
 
 
 def open_examples(data: str, facts: DataFacts) -> NewExamples:
     """The examples that `data` names, for a model of these facts."""
     parsed, _ = check_spec(data)
-    readers = {"npz": _arrays, "folder": _pictures}
+    readers = {"npz": _arrays, "folder": _pictures, **dict.fromkeys(TABLES, _table)}
     if not parsed.path or parsed.name not in readers:
         forms = ", ".join(f"{prefix}:PATH" for prefix in readers)
         raise ConfigError(f"--data {data}: examples to predict are read from {forms}.")
-    found = readers[parsed.name](parsed, facts)
+    with reading(data):
+        found = readers[parsed.name](parsed, facts)
     if found.count == 0:
         raise DataError(f"{data} holds no examples; there is nothing to predict.")
     return found
@@ -71,17 +74,28 @@ def _arrays(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
     rows = read_new_rows(spec, facts.kind)
     if rows.kind != facts.kind:
         raise DataError(f"examples are of kind {rows.kind}, the model takes {facts.kind}.")
-    inputs = stored_form(rows.inputs, facts)
+    if facts.preparation is not None:
+        columns = ", ".join(column.name for column in facts.preparation.columns)
+        raise DataError(
+            f"the model was trained on a table and takes its columns ({columns}); give csv:PATH."
+        )
+    count = len(rows.inputs)
+    ids = [str(row) for row in range(count)] if rows.ids is None else rows.ids
+    return _held(stored_form(rows.inputs, facts), ids, _labels(rows, facts, count))
+
+
+def _held(
+    inputs: Tensor, ids: Sequence[str], labels: Sequence[int | None], notes: tuple[str, ...] = ()
+) -> NewExamples:
+    """Examples that are all in memory."""
     count = len(inputs)
-    labels = _labels(rows, facts, count)
 
     def batches() -> Iterator[Batch]:
         for start in range(0, count, BATCH):
-            part = slice(start, min(start + BATCH, count))
-            ids = [str(row) for row in range(part.start, part.stop)]
-            yield Batch(inputs[part], ids if rows.ids is None else rows.ids[part], labels[part])
+            part = slice(start, start + BATCH)
+            yield Batch(inputs[part], ids[part], labels[part])
 
-    return NewExamples(count, batches)
+    return NewExamples(count, batches, notes)
 
 
 def _labels(rows: NewRows, facts: DataFacts, count: int) -> list[int | None]:
@@ -102,6 +116,22 @@ def _unseen(name: str, facts: DataFacts) -> str:
         f"{unknown_name('class', name, facts.class_names)} The model was trained on these; leave "
         "such examples out, or train with them."
     )
+
+
+def _table(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
+    from fedcord.data.sources.table_file import read_table
+    from fedcord.data.tables.rows import prepare_rows
+
+    if facts.preparation is None:
+        raise DataError(
+            f"{spec.path} is a table, and the model was not trained on one: it takes examples of "
+            f"kind {facts.kind}; give {'folder' if facts.kind == 'image' else 'npz'}:PATH."
+        )
+    rows = prepare_rows(facts.preparation, read_table(spec).raw)
+    labels: list[int | None] = [None] * len(rows.names)
+    if rows.labels is not None:
+        labels = [None if label < 0 else label for label in rows.labels.tolist()]
+    return _held(stored_form(rows.inputs, facts), rows.names, labels, rows.notes)
 
 
 def _pictures(spec: DatasetSpec, facts: DataFacts) -> NewExamples:

@@ -22,11 +22,13 @@ class Predicted:
         examples: how many rows.
         labelled: of how many the class was known.
         correct: of how many of these it was found.
+        notes: on the examples, in plain words.
     """
 
     examples: int
     labelled: int
     correct: int
+    notes: tuple[str, ...] = ()
 
     @property
     def accuracy(self) -> float | None:
@@ -70,7 +72,7 @@ def write_predictions(
             correct += sum(found == true for found, true in known)
             done += len(best)
             on_done(done, examples.count)
-    return Predicted(done, labelled, correct)
+    return Predicted(done, labelled, correct, examples.notes)
 
 
 def _lines(rows: Iterable[Sequence[object]]) -> bytes:

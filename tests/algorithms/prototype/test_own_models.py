@@ -18,13 +18,14 @@ from fedcord.algorithms.kit.model_exchange import MODEL
 from fedcord.core.errors import ConfigError
 from fedcord.core.tensors import select
 from fedcord.data.dataset import Dataset, Split
-from fedcord.engine.evaluation import Evaluation, evaluate
+from fedcord.engine.evaluation import evaluate
 from fedcord.engine.federation import Federation
 from fedcord.engine.population import Population
 from fedcord.engine.transports.processes import ProcessesTransport
 from fedcord.engine.transports.wire import WireTransport
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.load import load_config
+from fedcord.metrics.sums import Evaluation
 from fedcord.store.checkpoint import Checkpoint
 from tests import federation
 from tests.algorithms.prototype import parties

@@ -1,0 +1,1 @@
+"""Tables with named columns: how they are read, added up over clients, and made into numbers."""

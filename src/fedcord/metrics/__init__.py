@@ -1,0 +1,1 @@
+"""Numbers that say how good answers are, computed from sums that add up over places."""
