@@ -35,6 +35,7 @@ COMMANDS = {
         "run several algorithms on the same data and seeds, and report",
     ),
     "predict": ("predict_command", "answer new examples with the model of a finished run"),
+    "export": ("export_command", "write a run's model for use without fedcord"),
     "report": ("report_command", "write tables, plots and page anew from run folders"),
     "inspect": (
         "inspect_command",
