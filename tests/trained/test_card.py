@@ -7,15 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
+from fedcord.experiment.finished_run import read_finished
 from fedcord.statistics import share_interval
 from fedcord.trained.card import model_card
-from fedcord.trained.finished_run import read_finished
+from fedcord.trained.model import model_of
 from tests.trained.runs import VECTOR, finished, own_data
 
 
 def _card(run: Path) -> tuple[dict[str, object], str]:
     done = read_finished(run)
-    _, header, text = model_card(done, done.model()).split("---\n", 2)
+    _, header, text = model_card(done, model_of(done)).split("---\n", 2)
     entries = (line.split(": ", 1) for line in header.splitlines())
     return {key: json.loads(value) for key, value in entries}, text
 

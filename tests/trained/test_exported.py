@@ -12,8 +12,9 @@ import torch
 
 import fedcord as library
 from fedcord.core.errors import CheckpointError, ConfigError
+from fedcord.experiment.finished_run import read_finished
 from fedcord.trained.exported import export_model, read_exported
-from fedcord.trained.finished_run import read_finished
+from fedcord.trained.model import model_of
 from tests.cli.command import fedcord, result_of
 from tests.trained.runs import IMAGE, TEXT, VECTOR, finished, own_data
 
@@ -45,7 +46,7 @@ def test_a_frozen_network_is_part_of_the_program(tmp_path: Path) -> None:
     data = own_data(IMAGE)
     finished(tmp_path / "run", "afl", data, model="frozen:random-conv")
     run = read_finished(tmp_path / "run")
-    export_model(run, run.model(), tmp_path / "model")
+    export_model(run, model_of(run), tmp_path / "model")
     program = torch.export.load(tmp_path / "model" / "model.pt2").module()
     scores = program(torch.from_numpy(data.test.inputs))
     wanted = torch.from_numpy(library.load(tmp_path / "run").scores(data.test.inputs))
@@ -69,7 +70,7 @@ def test_an_exported_model_is_loaded_like_a_run(tmp_path: Path) -> None:
 def _exported(place: Path) -> Path:
     finished(place / "run", "fedavg", own_data(VECTOR), rounds=1)
     run = read_finished(place / "run")
-    export_model(run, run.model(), place / "model")
+    export_model(run, model_of(run), place / "model")
     return place / "model"
 
 
@@ -125,5 +126,5 @@ def test_a_failed_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("fedcord.trained.exported.write_atomically", full)
     with pytest.raises(ConfigError, match="cannot be written"):
-        export_model(run, run.model(), tmp_path / "model")
+        export_model(run, model_of(run), tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -26,9 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> None:
     """Write the model, and say what was written."""
     from fedcord.experiment.client_of_run import client_of_run
+    from fedcord.experiment.finished_run import read_finished
     from fedcord.report.numbers import byte_size
     from fedcord.trained.exported import export_model
-    from fedcord.trained.finished_run import read_finished
+    from fedcord.trained.model import model_of
     from fedcord.trained.onnx import check_onnx
 
     if arguments.onnx:
@@ -36,8 +37,7 @@ def execute(arguments: argparse.Namespace) -> None:
     run = read_finished(arguments.run, arguments.data_dir)
     given = arguments.client
     client = None if given is None else client_of_run(run.partition, given)
-    run.check_client(client)
-    files = export_model(run, run.model(client), arguments.folder, arguments.onnx)
+    files = export_model(run, model_of(run, client), arguments.folder, arguments.onnx)
     if arguments.json:
         found = {"run_dir": str(arguments.run), "client": client, "files": list(map(str, files))}
         sys.stdout.write(json.dumps(found) + "\n")

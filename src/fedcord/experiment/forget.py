@@ -22,6 +22,7 @@ from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.ending import end_with_clients
 from fedcord.experiment.engines import open_federation
+from fedcord.experiment.finished_run import final_checkpoint
 from fedcord.experiment.load import load_config
 from fedcord.experiment.measured import detail_of_result, measured_record
 from fedcord.experiment.records import (
@@ -29,7 +30,7 @@ from fedcord.experiment.records import (
     evaluation_record,
 )
 from fedcord.metrics.registry import DEFAULT
-from fedcord.store.checkpoint import Checkpoint, load_final, save_checkpoint, save_personal
+from fedcord.store.checkpoint import Checkpoint, save_checkpoint, save_personal
 from fedcord.store.checksums import FORGETTING, PARTITION, PROVENANCE, RESULT
 from fedcord.store.run_folder import PERSONAL, RunFolder
 
@@ -191,20 +192,13 @@ class _Run:
 
     @staticmethod
     def read(folder: RunFolder, experiment: Experiment, is_verified: bool) -> _Run:
-        saved = load_final(folder.path, experiment.config.hash)
-        if saved is None:
-            raise CheckpointError(f"'{folder.path}' has no checkpoint; run it again.")
         provenance = folder.read_json(PROVENANCE)
         if provenance.get("data_hash") != experiment.data_hash:
             raise CheckpointError(
                 f"the data is not what the run in '{folder.path}' was made with; restore that data."
             )
         result = folder.read_json(RESULT)
-        if is_verified and saved.hash != result["state_hash"]:
-            raise CheckpointError(
-                f"the newest checkpoint in '{folder.path}' is not the state that its result is of; "
-                "restore the folder from a copy, or delete it and run again."
-            )
+        saved = final_checkpoint(folder, experiment.config, result, is_verified)
         return _Run(saved, folder.read_config(), provenance, folder.read_metrics(), result)
 
 

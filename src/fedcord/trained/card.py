@@ -13,6 +13,7 @@ from fedcord.core.errors import CheckpointError
 from fedcord.core.names import client_said
 from fedcord.core.version import __version__
 from fedcord.data.registry import DATASETS, check_spec
+from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.load import OWN_DATA
 from fedcord.metrics.registry import METRICS, Metric
 from fedcord.report.numbers import NOTHING, bracket, byte_size, counted, fixed, percent
@@ -20,7 +21,6 @@ from fedcord.report.subject import command_without_folders, short_data
 from fedcord.statistics import MeanInterval, mean_interval, share_interval
 from fedcord.store.checksums import RESULT
 from fedcord.store.run_folder import RunFolder
-from fedcord.trained.finished_run import FinishedRun
 from fedcord.trained.model import TrainedModel
 from fedcord.trained.stored_form import DTYPES, FORMS
 

@@ -26,10 +26,10 @@ from fedcord.core.regular_files import NotRegularError, check_regular
 from fedcord.core.tensors import encode, hash_tensors, prefixed, select
 from fedcord.core.version import __version__
 from fedcord.data.facts import DataFacts
+from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.load import load_config
 from fedcord.store.plain_json import json_text
 from fedcord.trained.card import model_card
-from fedcord.trained.finished_run import FinishedRun
 from fedcord.trained.model import Moment, TrainedModel
 from fedcord.trained.onnx import onnx_bytes
 from fedcord.trained.program import TOLERANCE, program_bytes, program_of

@@ -20,9 +20,9 @@ from fedcord.data.dataset import Array
 from fedcord.data.facts import DataFacts
 from fedcord.experiment.client_of_run import client_of_run
 from fedcord.experiment.config import RunConfig
+from fedcord.experiment.finished_run import read_finished
 from fedcord.trained.exported import is_exported, read_exported
-from fedcord.trained.finished_run import read_finished
-from fedcord.trained.model import TrainedModel
+from fedcord.trained.model import TrainedModel, model_of
 from fedcord.trained.program import any_examples
 from fedcord.trained.stored_form import stored_form
 
@@ -116,8 +116,7 @@ def load(run: str | Path, data_dirs: Sequence[str | Path] | None = None) -> Load
 
     def find(given: Client) -> TrainedModel:
         client: ClientId | None = None if given is None else client_of_run(done.partition, given)
-        done.check_client(client)
-        return done.model(client)
+        return model_of(done, client)
 
     return LoadedModel(path, done.config, done.result, done.facts, find)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import logging
 import tempfile
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -27,11 +31,32 @@ def check_onnx() -> None:
 def onnx_bytes(program: ExportedProgram) -> bytes:
     """The content of an `.onnx` file with the weights inside; the input is called `inputs`."""
     check_onnx()
-    made = torch.onnx.export(
-        program, dynamo=True, input_names=["inputs"], output_names=["scores"], verbose=False
-    )
-    assert made is not None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        made.save(str(path), external_data=False)
-        return path.read_bytes()
+    with _quietly():
+        try:
+            made = torch.onnx.export(
+                program, dynamo=True, input_names=["inputs"], output_names=["scores"], verbose=False
+            )
+        except torch.onnx.OnnxExporterError as error:
+            why = str(error.__cause__ or error).splitlines()[0]
+            raise ConfigError(
+                f"this model cannot be written for ONNX ({why}); leave --onnx out and use model.pt2."
+            ) from error
+        assert made is not None
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            made.save(str(path), external_data=False)
+            return path.read_bytes()
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Without PyTorch's remarks to its own developers, and on packages that are not needed."""
+    talker = logging.getLogger("torch.onnx")
+    level = talker.level
+    talker.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        talker.setLevel(level)
