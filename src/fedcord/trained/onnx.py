@@ -39,7 +39,7 @@ def onnx_bytes(program: ExportedProgram) -> bytes:
         except torch.onnx.OnnxExporterError as error:
             why = str(error.__cause__ or error).splitlines()[0]
             raise ConfigError(
-                f"this model cannot be written for ONNX ({why}); leave --onnx out and use model.pt2."
+                f"this model cannot be written for ONNX ({why}); leave --onnx out."
             ) from error
         assert made is not None
         with tempfile.TemporaryDirectory() as folder:
