@@ -22,6 +22,7 @@ ANNOUNCED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "shows_features": ("feature_view",),
         "probes": ("is_probe",),
         "observes": ("observations",),
+        "sums_suffice": ("needs_only",),
     }
 )
 """Verbs that not all algorithms have, by the trait that announces them."""

@@ -32,6 +32,7 @@ from fedcord.engine.population import Population
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, is_applicable
+from fedcord.experiment.masking import masking_review
 from fedcord.experiment.partition import partition_of
 from fedcord.models.registry import check_model, network_factory
 
@@ -151,7 +152,7 @@ def _reviewed(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
                 "a method that takes any networks, such as accord or fedproto.",
             )
         )
-    return algorithm.review(task)
+    return algorithm.review(task) + masking_review(algorithm, task, config)
 
 
 def task_values(

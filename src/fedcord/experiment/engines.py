@@ -40,9 +40,10 @@ def open_federation(
     patience: Patience = Patience(),  # noqa: B008 - frozen
 ) -> Iterator[Federation]:
     """The experiment's simulated clients behind the transport of `engine`, closed at the end."""
-    agreement = Agreement(experiment.config.hash, experiment.blueprint.task_values)
+    config, task = experiment.config, experiment.blueprint.task_values
+    agreement = Agreement(config.hash, task, secure=config.secure)
     with contextlib.closing(_transport(experiment, engine, workers, reuse, agreement)) as transport:
-        yield Federation(transport, experiment.config.hash, agreement, patience)
+        yield Federation(transport, config.hash, agreement, patience)
 
 
 def _transport(

@@ -34,6 +34,7 @@ from fedcord.experiment.records import (
     result_record,
     round_record,
 )
+from fedcord.secure.threshold import LEAST_SITES
 from fedcord.store.checkpoint import (
     Checkpoint,
     load_newest,
@@ -198,11 +199,17 @@ def _run(
     folder.rewind_metrics(state.round, "" if saved is None else saved.metrics)
     eligible = [k for k, member in sorted(federation.members.items()) if member.train > 0]
     count = max(1, math.floor(config.participation * len(eligible) + 0.5))
+    if config.secure is not None and count < LEAST_SITES:
+        raise ConfigError(
+            f"secure = {config.secure:g} with {count} client in a round: its sum would be that "
+            f"client's update; take at least {LEAST_SITES} clients, or leave --secure out."
+        )
     schedule = Schedule(
         env.num_rounds,
         lambda round_: sample_clients(config.seed, exchange_at(algorithm, round_), eligible, count),
         config.evaluate_every,
         config.threads,
+        config.secure,
     )
     watch.started(experiment, state.round)
     saved_at = time.monotonic()

@@ -52,7 +52,16 @@ from fedcord.algorithms.analytic.closed_form import (
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.fedhip import ALPHA, COUNT, METRIC, FedHiP
 from fedcord.algorithms.analytic.stats import SufficientStats
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
+from fedcord.core.contract import (
+    ClientResult,
+    Combination,
+    Env,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -89,7 +98,12 @@ class DeepAFL:
             additive=True,
             looks_through_network=self.features.looks_through_network,
             personalizes=True,
+            sums_suffice=True,
         )
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """The sums of every block."""
+        return "sum"
 
     def review(self, task: Task) -> Review:
         """What features need."""

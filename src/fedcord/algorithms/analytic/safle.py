@@ -40,7 +40,16 @@ from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats, feature_tag
 from fedcord.algorithms.analytic.sum_messages import STATS, add_messages
 from fedcord.algorithms.analytic.wire import decode_stats
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
+from fedcord.core.contract import (
+    ClientResult,
+    Combination,
+    Env,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.rng import derive_seed
@@ -81,7 +90,12 @@ class SAFLe:
             rounds=2 if self.thresholds == "sums" else 1,
             additive=True,
             looks_through_network=self.features.looks_through_network,
+            sums_suffice=True,
         )
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """Sums of features, then of counts."""
+        return "sum"
 
     def review(self, task: Task) -> Review:
         """What features need."""

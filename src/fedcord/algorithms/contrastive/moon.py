@@ -38,7 +38,7 @@ from fedcord.algorithms.contrastive.projection import Projected
 from fedcord.algorithms.kit.local_sgd import LocalSGD, Loss
 from fedcord.algorithms.kit.model_exchange import MODEL, AveragesModels, cross_entropy, first_model
 from fedcord.algorithms.kit.outputs import features_of
-from fedcord.core.contract import ClientResult, Env, ServerState, Update
+from fedcord.core.contract import ClientResult, Combination, Env, ServerState, Traits, Update
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import load_into, tensors_of
@@ -61,6 +61,15 @@ class MOON(AveragesModels):
 
     def __post_init__(self) -> None:
         check_params(self)
+
+    @property
+    def traits(self) -> Traits:
+        """The user chooses the number of rounds."""
+        return Traits(shows_features=True, sums_suffice=True)
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """The mean of the clients' models."""
+        return "mean"
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, with its projection head where it has one."""
