@@ -19,7 +19,7 @@ from fedcord.experiment.run import NO_FAILURES, Place, Progress, failure_record,
 from fedcord.models.registry import check_model
 from fedcord.store.run_folder import FAILURE, RunFolder
 
-OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every")
+OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure")
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
 
 MAX_SEEDS = 10_000
