@@ -257,6 +257,24 @@ def test_an_update_that_does_not_fit_is_refused_by_its_own_client_and_recovered(
     assert in_the_sum(state) == (0, 1, 3, 4)
 
 
+def test_a_server_that_died_in_the_middle_begins_anew_with_the_same_nodes() -> None:
+    node = ClientNode(SUMS, federation.task(), people(), InProcessMemory(as_bytes=True))
+
+    class Dying(Leaving):
+        def exchange(
+            self, request: Request, parcels: Sequence[Parcel], deadline: float | None = None
+        ) -> Iterator[Delivery]:
+            if request.verb == "unmask":
+                raise KeyboardInterrupt
+            return super().exchange(request, parcels, deadline)
+
+    with pytest.raises(KeyboardInterrupt):
+        trained(SUMS, Dying(SequentialTransport(node), {}))
+    state, _ = trained(SUMS, Leaving(SequentialTransport(node), {"mask": [2]}))
+    assert in_the_sum(state) == (0, 1, 3, 4)
+    assert_is_plain_sum(state)
+
+
 # --- networks -------------------------------------------------------------------------------------
 
 

@@ -16,9 +16,8 @@ that was lost can be asked for once more.
 | `forget` | the client's last work once more; its memory is deleted | the update to take out |
 | `memory` | gives or takes a client's memory: simulations only | the memory |
 
-Where the run is masked, a round that needs sums only takes four verbs in place of `update`; see
-`fedcord.secure`. A node that has agreed to that answers `update` and `forget` in such rounds no
-more.
+In a masked round (see `fedcord.secure`) four verbs take the place of `update`. A node that agreed
+to masks no longer answers `update` and `forget` in rounds that can have them.
 
 | verb | does | answers with |
 |---|---|---|
