@@ -23,7 +23,7 @@ from fedcord.engine.arrivals import Arrivals
 from fedcord.engine.federation import Federation, Missing, Phase
 from fedcord.engine.requests import Reply, Request, Verb
 from fedcord.engine.site_steps import COMMITTED, SESSION, from_rows, to_rows
-from fedcord.engine.summands import from_summands, nothing, num_summands
+from fedcord.engine.summands import Numbers, from_summands, nothing, num_summands
 from fedcord.secure.masks import PUBLIC_BYTES
 from fedcord.secure.shamir import SHARE_BYTES
 from fedcord.secure.site import SEALED_BYTES
@@ -115,7 +115,7 @@ class _MaskedRound:
         self._check_enough(len(self.tally.survivors), "sent their masked update")
         return expected
 
-    def opened(self) -> np.ndarray:
+    def opened(self) -> Numbers:
         """The sum of all that arrived."""
         tally, revealed = self.tally, dict[ClientId, dict[ClientId, bytes]]()
         told = {"survivors": torch.tensor(tally.survivors)}

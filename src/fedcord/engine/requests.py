@@ -39,7 +39,7 @@ Verb = Literal[
     "unmask",
 ]
 VERBS: tuple[str, ...] = get_args(Verb)
-MASKING = ("advertise", "share", "mask", "unmask")
+MASKING: tuple[Verb, ...] = ("advertise", "share", "mask", "unmask")
 """The verbs of a masked round, in their order."""
 
 LENGTH_BYTES = 8

@@ -38,7 +38,8 @@ class Site:
     Attributes:
         client: who it is.
         session: names run, round and attempt; every key is bound to it.
-        mask_secret: private key behind its masks towards others; shared out.
+        mask_secret: private key behind its masks towards others; shared out, and deleted when
+            everything is answered, as is the seed.
         seal_secret: private key that shares are sealed to it with; never leaves.
         seed: of its own mask; shared out.
         roster: public keys of everybody who advertised; empty before `share`.
@@ -52,13 +53,13 @@ class Site:
 
     client: int
     session: str
-    mask_secret: bytes
-    seal_secret: bytes
-    seed: bytes
+    mask_secret: bytes = field(repr=False)  # an error message may show a site
+    seal_secret: bytes = field(repr=False)
+    seed: bytes = field(repr=False)
     roster: Mapping[int, bytes] = field(default_factory=dict)
     threshold: int = 0
     sealed: Mapping[int, bytes] = field(default_factory=dict)
-    own_share: bytes = b""
+    own_share: bytes = field(default=b"", repr=False)
     committed: tuple[int, ...] = ()
     message: bytes = b""
     survivors: tuple[int, ...] = ()
@@ -71,6 +72,8 @@ class Site:
     @property
     def public_keys(self) -> bytes:
         """What it advertises."""
+        if self.survivors:
+            raise self._refusal("has unmasked the sum of this session, which is over")
         return PublicKeys.of(self.mask_secret, self.seal_secret).to_bytes()
 
     def share(
@@ -113,6 +116,8 @@ class Site:
             committed: everybody who has shared its secrets.
         """
         self._check_group(committed, self.roster, "has shared its secrets")
+        if self.survivors:
+            raise self._refusal("has unmasked this sum and has no masks left")
         if self.committed and self.committed != tuple(committed):
             raise self._refusal("has already masked its message towards other sites")
         total = np.append(numbers, np.uint64(1))
@@ -143,7 +148,9 @@ class Site:
             both = self.own_share if other == self.client else self._opened(other, sealed)
             of_key, of_seed = both[: shamir.SHARE_BYTES], both[shamir.SHARE_BYTES :]
             found[other] = of_seed if other in survivors else of_key
-        return replace(self, survivors=tuple(survivors)), found
+        # whoever breaks in later shall not be able to unmask what was sent
+        after = replace(self, survivors=tuple(survivors), mask_secret=b"", seed=b"")
+        return after, found
 
     def _opened(self, sender: int, sealed: Mapping[int, bytes]) -> bytes:
         if sender not in sealed:
