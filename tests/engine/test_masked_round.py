@@ -412,9 +412,9 @@ def test_bytes_are_counted_by_phase() -> None:
 class Site:
     """One node that is asked by hand, in bytes, in a session of three."""
 
-    def __init__(self, agreement: Agreement | None = None) -> None:
-        self._make = lambda: ClientNode(SUMS, federation.task(), people(), self.store, agreement)
+    def __init__(self, agreement: Agreement | None = None, method: Algorithm = SUMS) -> None:
         self.store = InProcessMemory(as_bytes=True)
+        self._agreement, self._method = agreement, method
 
     def ask(
         self,
@@ -426,7 +426,9 @@ class Site:
     ) -> Reply | FedcordError:
         request = Request(verb, shared or {}, run="run")
         parcel = Parcel((client,), {"session": attempt}, tensors=own or {})
-        found = unpack_replies(self._make().handle(pack_call(request, parcel)))  # a new process
+        made_from = self._method, federation.task(), people(), self.store, self._agreement
+        node = ClientNode(*made_from)  # every message finds a new process
+        found = unpack_replies(node.handle(pack_call(request, parcel)))
         return found if isinstance(found, FedcordError) else found[0]
 
     def answer(self, *question: object, **more: object) -> Tensors:
@@ -483,12 +485,9 @@ def test_a_node_answers_every_step_again_and_nothing_else_after_it() -> None:
 
 def test_another_model_is_not_answered_under_the_same_masks() -> None:
     """The difference of two answers under one mask would be in the open."""
-    method, node_store = TRAINED, InProcessMemory(as_bytes=True)
-    site = Site()
-    site.store = node_store
-    site._make = lambda: ClientNode(method, federation.task(), people(), node_store)
+    site = Site(method=TRAINED)
     site.shared()
-    shared = method.init(federation.env()).shared
+    shared = TRAINED.init(federation.env()).shared
     committed = {COMMITTED: torch.tensor([0, 1, 2])}
     site.answer("mask", 0, {**shared, **committed})
     moved = {name: t + 1 if t.is_floating_point() else t for name, t in shared.items()}

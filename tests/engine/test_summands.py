@@ -48,7 +48,7 @@ def test_sums_are_exact_and_whole_numbers_stay_whole() -> None:
     again = from_summands(np.add.reduce(numbers[::-1]), expected, "sum")
     for name in expected:
         assert torch.equal(found.tensors[name], again.tensors[name])
-        wanted = sum(u.tensors[name].double() for u in given)
+        wanted = torch.stack([u.tensors[name].double() for u in given]).sum(0)
         assert torch.allclose(found.tensors[name].double(), wanted, rtol=0, atol=1e-9)
     assert int(found.tensors["seen"]) == 21
     assert found.tensors["w"].dtype == torch.float64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,14 @@ from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config
 from fedcord.secure import availability
 
-SMALL = {"clients": 4, "partition": "iid", "subset": 300}
+SMALL: dict[str, Any] = {"clients": 4, "partition": "iid", "subset": 300}
 
 
 def test_a_masked_run_ends_as_the_open_one_and_counts_what_masks_cost(tmp_path: Path) -> None:
-    exact = {"params": {"wire": "fixed64", "ridge": 1.0, "features": {"width": 64}}, **SMALL}
+    exact: dict[str, Any] = {
+        "params": {"wire": "fixed64", "ridge": 1.0, "features": {"width": 64}},
+        **SMALL,
+    }
     found = {
         (engine, secure): run(
             "afl", out=tmp_path / f"{engine}-{secure}", engine=engine, secure=secure, **exact
@@ -87,7 +91,7 @@ def test_what_is_missing_is_said_before_anything_is_written(
 
 
 def test_a_masked_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    settings = {"secure": 0.6, "rounds": 3, **SMALL}
+    settings: dict[str, Any] = {"secure": 0.6, "rounds": 3, **SMALL}
     whole = run("fedavg", out=tmp_path / "whole", **settings)
     out = tmp_path / "stopped"
     run("fedavg", out=out, **settings)

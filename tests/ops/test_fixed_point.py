@@ -16,7 +16,9 @@ def test_values_are_rounded_to_the_nearest_step_and_sums_are_exact() -> None:
     steps = [to_fixed(row, 20) for row in values]
     slow = [[round(Fraction(v) * 2**20) for v in row.tolist()] for row in values]
     assert [row.tolist() for row in steps] == slow
-    assert torch.equal(sum(steps), sum(reversed(steps)))
+    total = torch.stack(steps).sum(0)
+    assert torch.equal(total, torch.stack(steps[::-1]).sum(0))
+    assert total.tolist() == [sum(column) for column in zip(*slow, strict=True)]
     assert float((from_fixed(steps[0], 20) - values[0]).abs().max()) <= 2.0**-21
 
 
