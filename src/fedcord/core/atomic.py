@@ -16,8 +16,11 @@ STALE_SECONDS = 3600.0
 """Nobody pauses so long in the middle of writing a file."""
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write to a temporary name in the same folder, flush to disk, and rename."""
+def write_atomically(path: Path, content: bytes | str, mode: int = 0o644) -> None:
+    """Write to a temporary name in the same folder, flush to disk, and rename.
+
+    Until it is renamed only its owner can read it; then `mode` says who can.
+    """
     data = content.encode() if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(TEMPORARY, f".{path.name}.", path.parent)
     try:
@@ -25,7 +28,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
