@@ -345,7 +345,8 @@ class Federation:
         self, clients: Sequence[ClientId], stacked: bool, options: Mapping[str, Any]
     ) -> list[Parcel]:
         """Clients that may be visited together, at one place; by ascending first client."""
-        nodes = len(self._transport.nodes)
+        there = set(self._transport.nodes)
+        nodes = len(there)
         few = PARCELS_PER_NODE * nodes if nodes > 1 else 1
         size = max(1, min(STACK_CLIENTS, len(clients) // few)) if stacked else 1
         groups: dict[int | None, list[ClientId]] = {}
@@ -353,7 +354,7 @@ class Federation:
         for client in clients:
             homes = self._homes.get(client, [])
             # whoever lives everywhere is visited anywhere, others where they were last heard
-            home = homes[-1] if nodes > 1 and 0 < len(set(homes)) < nodes else None
+            home = homes[-1] if homes and not there <= set(homes) else None
             group = groups.setdefault(home, [])
             group.append(client)
             if len(group) == size:

@@ -64,6 +64,33 @@ def masked_updates(
         yield client, update if client == tally.survivors[0] else empty
 
 
+KEYS: Mapping[str, TensorSpec] = {"keys": TensorSpec((PUBLIC_BYTES,), torch.uint8)}
+
+
+def _sealed(count: int) -> dict[str, TensorSpec]:
+    return {"sealed": TensorSpec((count - 1, SEALED_BYTES), torch.uint8)}
+
+
+def _message(expected: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
+    return {"message": TensorSpec((num_summands(expected) + 1,), torch.int64)}
+
+
+def _shares(count: int) -> dict[str, TensorSpec]:
+    return {"shares": TensorSpec((count, SHARE_BYTES), torch.uint8)}
+
+
+def sent_by_a_site(expected: Mapping[str, TensorSpec], count: int) -> dict[str, TensorSpec]:
+    """All that one of `count` sites sends in a masked round, in place of what was expected."""
+    return {**KEYS, **_sealed(count), **_message(expected), **_shares(count)}
+
+
+def sent_to_a_site(count: int) -> int:
+    """Bytes that one of `count` sites is sent in a masked round, beside what is shared."""
+    names = 8 * count  # as the roster, as those who have committed, and as survivors
+    inbox = (8 + SEALED_BYTES) * (count - 1)
+    return 3 * names + PUBLIC_BYTES * count + 8 + inbox
+
+
 @dataclass
 class _MaskedRound:
     """The phases of one attempt at a round."""
@@ -77,8 +104,7 @@ class _MaskedRound:
 
     def exchange_keys(self, clients: Sequence[ClientId]) -> None:
         """Everybody's public keys."""
-        spec = {"keys": TensorSpec((PUBLIC_BYTES,), torch.uint8)}
-        for client, sent in self._ask("advertise", clients, {}, "key exchange", spec):
+        for client, sent in self._ask("advertise", clients, {}, "key exchange", KEYS):
             self.tally.roster[client] = sent["keys"].numpy().tobytes()
         self._check_enough(len(self.tally.roster), "sent their keys")
 
@@ -90,7 +116,7 @@ class _MaskedRound:
             "keys": to_rows([self.tally.roster[k] for k in clients], PUBLIC_BYTES),
             "threshold": torch.tensor(self.tally.threshold),
         }
-        spec = {"sealed": TensorSpec((len(clients) - 1, SEALED_BYTES), torch.uint8)}
+        spec = _sealed(len(clients))
         for client, sent in self._ask("share", clients, roster, "key shares", spec):
             others = [k for k in clients if k != client]
             self.tally.sealed[client] = dict(zip(others, from_rows(sent["sealed"]), strict=True))
@@ -106,7 +132,7 @@ class _MaskedRound:
                 "clients do not all send the same in this round, so it cannot be masked; this "
                 "method must not say that sums suffice."
             )
-        spec = {"message": TensorSpec((num_summands(expected) + 1,), torch.int64)}
+        spec = _message(expected)
         told = {**shared, COMMITTED: torch.tensor(committed)}
         for client, sent in self._ask("mask", committed, told, "training", spec, stacked):
             self.tally.add(client, sent["message"].numpy().view(np.uint64))
@@ -126,7 +152,7 @@ class _MaskedRound:
                 "senders": torch.tensor(sorted(sealed)),
                 "sealed": to_rows([sealed[k] for k in sorted(sealed)], SEALED_BYTES),
             }
-        spec = {"shares": TensorSpec((len(tally.committed), SHARE_BYTES), torch.uint8)}
+        spec = _shares(len(tally.committed))
         for client, sent in self._ask("unmask", tally.survivors, told, "unmasking", spec, own=own):
             revealed[client] = dict(zip(tally.committed, from_rows(sent["shares"]), strict=True))
         self._check_enough(len(revealed), "helped to open the sum")
