@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
 from fedcord.site.kept_model import find_model
@@ -18,9 +19,9 @@ from tests.cli.command import fedcord
 from tests.site.in_process import Hospitals, own_table
 
 
-def _config(algorithm: str):  # type: ignore[no-untyped-def]
-    settings = {"algorithm": algorithm, "dataset": "sites:tumours", "clients": 2}
-    if algorithm == "fedavg":
+def _config(algorithm: str) -> RunConfig:
+    settings: dict[str, object] = {"algorithm": algorithm, "dataset": "sites:tumours", "clients": 2}
+    if algorithm in ("fedavg", "fedproto"):
         settings |= {"rounds": 2}
     return load_config(settings)
 

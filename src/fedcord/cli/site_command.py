@@ -161,8 +161,16 @@ def _show(
                 row = rounds, escape(message.name), escape(form), f"{most}{message.bytes:,}"
                 table.add_row(*row)
                 rounds = ""
-            table.add_row(rounds, "its weight, and numbers on its training", "", "8")
+            if not part.hidden:
+                table.add_row(rounds, "its weight, and numbers on its training", "", "8")
         console.print(table)
+        hidden = dict.fromkeys(name for part in check.rounds for name in part.hidden)
+        if hidden:
+            console.print(
+                f"under masks, in message: {escape(', '.join(hidden))}, and its weight; the server "
+                "reads their sum over all clients",
+                highlight=False,
+            )
         if check.counting:
             console.print(
                 f"tells how many examples of each class there are: {', '.join(check.counting)}",

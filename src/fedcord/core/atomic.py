@@ -18,22 +18,25 @@ STALE_SECONDS = 3600.0
 """Nobody pauses so long in the middle of writing a file."""
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
+def write_atomically(path: Path, content: bytes | str, mode: int = 0o644) -> None:
     """Write to a temporary name in the same folder, flush to disk, and rename."""
-    with writing_atomically(path) as file:
+    with writing_atomically(path, mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextlib.contextmanager
-def writing_atomically(path: Path) -> Iterator[IO[bytes]]:
-    """A file to be written bit by bit, which has its name once all of it is there."""
+def writing_atomically(path: Path, mode: int = 0o644) -> Iterator[IO[bytes]]:
+    """A file to be written bit by bit, which has its name once all of it is there.
+
+    Until it is renamed only its owner can read it; then `mode` says who can.
+    """
     descriptor, temporary = tempfile.mkstemp(TEMPORARY, f".{path.name}.", path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
