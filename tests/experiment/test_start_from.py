@@ -52,7 +52,7 @@ def test_what_differs_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     small = ["--clients", "3", "--partition", "iid", "--subset", "200"]
     for words, said in {
         ("fedavg", "--from", "a", "--model", "mlp:7"): "is float32[64] there and float32[7] here",
-        ("moon", "--from", "a", "--set", "projection=8"): "not there",
+        ("fedproto", "--from", "a"): "not there",
         ("afl", "--from", "sums", *small): "bring further clients into a finished run with",
         ("fedavg", "--from", "nowhere"): "holds no finished run",
     }.items():

@@ -22,7 +22,7 @@ def _card(run: Path) -> tuple[dict[str, object], str]:
 
 
 def test_a_card_of_one_run(tmp_path: Path) -> None:
-    result = finished(tmp_path / "run", "afl", params={"wire": "masked64"})
+    result = finished(tmp_path / "run", "afl", secure=0.6)
     header, text = _card(tmp_path / "run")
     assert header["library_name"] == "fedcord"
     assert header["pipeline_tag"] == "image-classification"
@@ -31,7 +31,7 @@ def test_a_card_of_one_run(tmp_path: Path) -> None:
     assert "CC BY 4.0; Alpaydin and Kaynak 1998" in text
     assert f"| Accuracy | {100 * result['accuracy']:.2f} % |" in text
     assert "| class | test examples | precision % | recall % | F1 % |" in text
-    assert "Messages were masked: the server saw their sum alone." in text
+    assert "Updates were masked by secure aggregation: the server read their sum" in text
     assert "no guarantee of differential privacy" in text
     assert "torch.zeros(2, 1, 8, 8, dtype=torch.uint8)" in text
 
@@ -41,7 +41,7 @@ def test_noise_is_told_with_its_guarantee(tmp_path: Path) -> None:
     finished(tmp_path / "run", "afl", data, params={"privacy": {"epsilon": 3.0}})
     _, text = _card(tmp_path / "run")
     assert "asked for with ε = 3 and δ = 1e-05" in text
-    assert "Messages were not masked" in text
+    assert "Updates were not masked" in text
     assert "Licence of the data: its owners'" in text
 
 

@@ -43,6 +43,7 @@ COMMANDS = {
     ),
     "flower": ("flower_command", "run across real processes and sites, by Flower"),
     "forget": ("forget_command", "take one client out of a finished run, exactly"),
+    "join": ("join_command", "bring late clients into a finished run, exactly"),
     "check-invariance": (
         "invariance_command",
         "measure how much other partitions of the same data change a model",

@@ -347,10 +347,10 @@ def _restore(folder: RunFolder, known: Known, watch: Progress) -> Checkpoint | N
     if not folder.check():
         watch.note(_unverified(folder))
     origin = folder.read_json(PROVENANCE)
-    if origin.get("forgotten"):
+    if origin.get("forgotten") or origin.get("joined"):
         raise CheckpointError(
-            f"'{folder.path}' holds a model that clients were taken out of, which cannot be "
-            "trained on; delete it and forget again from the run it was made of."
+            f"'{folder.path}' holds a model that clients were taken out of or joined later, which "
+            "cannot be trained on; delete it and make it again of the run it was made of."
         )
     saved = load_newest(folder.checkpoints, known.config.hash)
     if saved is not None and origin.get("data_hash") != known.holdings.data_hash:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fedcord.algorithms.analytic.wire import MASKED
 from fedcord.algorithms.registry import ALGORITHMS
 from fedcord.core.contract import Env
 from fedcord.core.errors import CheckpointError
@@ -136,6 +135,9 @@ def _method(run: FinishedRun) -> str:
     if run.result.get("forgotten"):
         gone = ", ".join(client_said(k, run.names) for k in run.result["forgotten"])
         lines.append(f"Taken out of the model after the run: {gone}.")
+    if run.result.get("joined"):
+        late = ", ".join(client_said(k, run.names) for k in run.result["joined"])
+        lines.append(f"Joined after the run: {late}.")
     return " ".join(lines[:2]) + "\n\n" + "\n\n".join(lines[2:])
 
 
@@ -177,7 +179,7 @@ def _over_seeds(metric: Metric, values: Sequence[float]) -> list[str]:
 def _same_but_seed(run: FinishedRun) -> list[Mapping[str, Any]]:
     """Results of the study's other seeds; of a run that stands alone, its own."""
     path = run.path.resolve()
-    if path.name != f"seed-{run.config.seed}" or run.result.get("forgotten"):
+    if path.name != f"seed-{run.config.seed}" or _is_made(run.result):
         return [run.result]
     mine, found = {**run.config.plain(), "seed": None}, []
     for folder in sorted(path.parent.glob("seed-*"), key=lambda place: place.name):
@@ -188,7 +190,12 @@ def _same_but_seed(run: FinishedRun) -> list[Mapping[str, Any]]:
                 found.append(other.read_json(RESULT))
         except CheckpointError:
             return [run.result]  # a study that is not whole has no interval
-    return [result for result in found if not result.get("forgotten")]
+    return [result for result in found if not _is_made(result)]
+
+
+def _is_made(result: Mapping[str, Any]) -> bool:
+    """Whether it is of a run that clients have left or joined afterwards."""
+    return bool(result.get("forgotten") or result.get("joined"))
 
 
 def _plain(values: object) -> Any:
@@ -230,7 +237,7 @@ def _privacy(run: FinishedRun, model: TrainedModel) -> str:
         f"What left a client in the last round{'' if run.is_over_sites else ' (simulated)'}: "
         f"{what}, its number of examples, and numbers on its training; the server refuses anything "
         "else. Tests add counts of answers and summed losses.",
-        _masks(config.params),
+        _masks(config.secure),
         _noise(config.params),
     ]
     if client is not None:
@@ -238,10 +245,14 @@ def _privacy(run: FinishedRun, model: TrainedModel) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _masks(params: Mapping[str, Any]) -> str:
-    if any(own.get("wire") == MASKED for own in _nested(params)):
-        return "Messages were masked: the server saw their sum alone."
-    return "Messages were not masked: the server could read each client's."
+def _masks(secure: float | None) -> str:
+    if secure is None:
+        return "Updates were not masked: the server could read each client's."
+    return (
+        "Updates were masked by secure aggregation: the server read their sum and none of them, as "
+        f"long as {100 * secure:g} % of the clients stayed to the end and the server kept to the "
+        "protocol."
+    )
 
 
 def _noise(params: Mapping[str, Any]) -> str:
