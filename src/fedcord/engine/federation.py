@@ -384,7 +384,8 @@ class Federation:
         for reply in replies:
             if reply.client is None or reply.client not in asked:
                 who = "a node" if reply.client is None else self.said(reply.client)
-                self.events.append(f"{who} was not asked; its answer is left out.")
+                place = f"in place of client {clients_listed(asked, self.names)}'s"
+                self.events.append(f"{who} was not asked; its answer {place} is left out.")
             elif (reply.run, reply.verb, reply.step) != (request.run, request.verb, request.step):
                 self.events.append(
                     f"{self.said(reply.client)} answered '{reply.verb}' of step {reply.step}, not "

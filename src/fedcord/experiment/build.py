@@ -31,7 +31,7 @@ from fedcord.experiment.arrange import arrange, parts_of
 from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, feature_values, is_applicable
-from fedcord.experiment.holdings import Holdings
+from fedcord.experiment.holdings import TASK, Holdings
 from fedcord.experiment.load import OWN_DATA
 from fedcord.experiment.masking import masking_review
 from fedcord.models.registry import check_model, network_factory
@@ -136,6 +136,7 @@ class Experiment:
             has_common_test=is_common,
             test_counts=labels.bincount(minlength=dataset.num_classes).tolist(),
             notes=dataset.notes + spread.warnings,
+            more={TASK: self.plan.facts.plain()},
         )
 
     def warnings(self) -> tuple[str, ...]:
