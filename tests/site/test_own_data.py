@@ -271,7 +271,7 @@ def test_counts_of_classes_pass_only_where_a_site_shares_them(tmp_path: Path) ->
     assert not any(tested[20])
     assert all(tested[21])
     first = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
-    assert first["balanced_accuracy"] is None  # not everybody says
+    assert "balanced_accuracy" not in first  # not everybody says
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,8 @@ def _add_table_flags(settings: dict[str, Any], arguments: argparse.Namespace) ->
     from fedcord.data.registry import TABLES
     from fedcord.data.spec import as_option
 
-    given = {"target": arguments.target, "client": arguments.client_column}
+    column = getattr(arguments, "client_column", None)  # a site's commands have no such flags
+    given = {"target": getattr(arguments, "target", None), "client": column}
     options = [f"{key}={as_option(text)}" for key, text in given.items() if text is not None]
     if not options:
         return
@@ -180,8 +181,8 @@ def _add_table_flags(settings: dict[str, Any], arguments: argparse.Namespace) ->
             "'csv:PATH?target=COLUMN&client=COLUMN'."
         )
     settings["dataset"] = dataset + ("&" if "?" in dataset else "?") + "&".join(options)
-    if arguments.client_column is not None and "partition" not in settings:
-        settings["partition"] = f"natural:{arguments.client_column}"
+    if column is not None and "partition" not in settings:
+        settings["partition"] = f"natural:{column}"
         settings.setdefault("clients", 0)
 
 

@@ -24,8 +24,8 @@ from fedcord.data.registry import load_dataset
 from fedcord.data.standardise import standardisation
 from fedcord.data.tables.prepared import prepared
 from fedcord.data.transforms import augmentations, prepare_fn
+from fedcord.engine.agreement import Agreement
 from fedcord.engine.blueprint import Blueprint
-from fedcord.engine.node import Agreement
 from fedcord.engine.population import Population
 from fedcord.experiment.arrange import arrange, parts_of
 from fedcord.experiment.config import AT_SITES, RunConfig, partition_of

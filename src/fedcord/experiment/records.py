@@ -12,8 +12,8 @@ from typing import Any
 
 from fedcord.core.contract import ClientId
 from fedcord.data.facts import DataFacts
-from fedcord.engine.federation import ROUND, Phase, Traffic
 from fedcord.engine.rounds import RoundRecord
+from fedcord.engine.traffic import ROUND, Phase, Traffic
 from fedcord.experiment.build import Plan
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.holdings import Holdings

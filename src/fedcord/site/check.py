@@ -19,10 +19,10 @@ from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.tensors import Tensors, TensorSpec, num_bytes
 from fedcord.data.facts import DataFacts, Stated
-from fedcord.engine.federation import WEIGHT_BYTES
 from fedcord.engine.population import Population
-from fedcord.engine.rounds import needs_only
+from fedcord.engine.summands import needs_only
 from fedcord.engine.threads import torch_threads
+from fedcord.engine.traffic import WEIGHT_BYTES
 from fedcord.experiment.build import Plan, make_plan
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.frozen_features import as_features

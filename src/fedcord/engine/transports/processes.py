@@ -25,9 +25,9 @@ from typing import Any
 
 from fedcord.core import errors
 from fedcord.core.tensors import num_bytes
+from fedcord.engine.agreement import Agreement
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.memory import KEEP_FREED_MEMORY
-from fedcord.engine.node import Agreement
 from fedcord.engine.population import Population
 from fedcord.engine.requests import (
     Parcel,
