@@ -13,10 +13,12 @@ from fedcord.core.errors import ConfigError, FailedRunError, gather, shown
 from fedcord.core.params import build, plain
 from fedcord.data.dataset import Dataset
 from fedcord.experiment.compare import Failure, make_study, run_study
+from fedcord.experiment.finished_run import read_finished
 from fedcord.experiment.folders import RUNS
 from fedcord.experiment.load import OWN_DATA, load_config
 from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_config
+from fedcord.experiment.start_from import going_on
 from fedcord.metrics.registry import DEFAULT
 from fedcord.report.build import build_report
 from fedcord.report.leaderboard import Leaderboard, leaderboard
@@ -57,6 +59,7 @@ def run(
     download: bool = False,
     reuse: Path | str | None = None,
     metric: str = DEFAULT,
+    start: Path | str | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Run one algorithm and return what `result.json` holds.
@@ -73,6 +76,8 @@ def run(
         download: fetch missing data from its official place.
         reuse: folder of clients' work to take from and add to.
         metric: what reports of the run are about; it is measured in every evaluated round.
+        start: folder of a finished run whose state this one begins with; of the same run, `rounds`
+            more.
         settings: any other field of RunConfig, such as partition, clients, rounds, seed, and
             `params` for the algorithm's parameters.
 
@@ -83,7 +88,11 @@ def run(
     config = load_config(values)
     folder = None if out is None else Path(out)
     place = _place(folder, engine, resume, workers, data_dirs, download, reuse, retry_failed)
-    return run_config(config, replace(place, metric=metric), dataset=_own_data(dataset))
+    source = None if start is None else read_finished(Path(start), place.data_dirs)
+    if source is not None:
+        config = going_on(config, source, settings.get("rounds"))
+    own = _own_data(dataset)
+    return run_config(config, replace(place, metric=metric), dataset=own, start=source)
 
 
 def compare(

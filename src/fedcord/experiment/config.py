@@ -66,6 +66,9 @@ class RunConfig:
     threads: int = param(
         1, "threads of a computation; changes bits", at_least=1, at_most=MAX_THREADS
     )
+    start: str | None = param(
+        None, "hash of the state that another run has left and this one begins with (`--from`)"
+    )
     method: Any = field(default=None, repr=False)
     """The algorithm of that name, checked and with its parameters; None where no more than data
     and clients matter. (Any, because algorithms need PyTorch and this module must not.)"""

@@ -23,10 +23,12 @@ from fedcord.experiment.config import RunConfig, engine_problems
 from fedcord.experiment.deployment import RUN, holdings_of, open_sites, plan_for_sites, run_of
 from fedcord.experiment.ending import ABSENT, awaited, end_with_clients, finish_awaited
 from fedcord.experiment.engines import check_reuse, open_federation
+from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
 from fedcord.experiment.holdings import Holdings
 from fedcord.experiment.measured import detail_of_result, detail_of_rounds, measured_record
 from fedcord.experiment.records import provenance_record, result_record, round_record
+from fedcord.experiment.start_from import FirstState, begin_with, first_state
 from fedcord.experiment.survey import Sites
 from fedcord.metrics.registry import DEFAULT, metric_problems
 from fedcord.metrics.sums import Evaluation
@@ -127,6 +129,7 @@ def run(
     progress: Progress | None = None,
     dataset: Dataset | None = None,
     sites: Sites | None = None,
+    start: FinishedRun | None = None,
 ) -> dict[str, Any]:
     """Run, or go on running, and return the content of `result.json`.
 
@@ -140,6 +143,7 @@ def run(
         progress: for someone who watches.
         dataset: the user's own data instead of the configured name, to be simulated with.
         sites: where the data lies, if not here; then nothing is simulated.
+        start: the run whose state this one begins with, by the settings of `going_on`.
     """
     watch = progress or Progress()
     check_reuse(place.reuse)
@@ -149,7 +153,9 @@ def run(
         if given.is_finished and (sites is None or not awaited(given)):
             return _finished(given, watch)
     begun = given if given is not None and given.is_started else None
-    identity: dict[str, str] = {}
+    if config.start is not None and start is None and begun is None:
+        raise ConfigError("start: name the run to begin with, by --from RUN.")
+    identity: dict[str, Any] = {}
     if sites is None:
         experiment = build_experiment(
             config, dataset, place.data_dirs, place.allow_download, watch.feature, watch.download
@@ -163,6 +169,11 @@ def run(
         opened = open_sites(plan, sites, identity[RUN], place.patience)
     if begun is None:
         plan.algorithm.init(_env(plan))  # misfits show before anything is written
+    first = None
+    if start is not None and sites is None:
+        first = first_state(config, plan.algorithm, start, _env(plan), experiment.data_hash)
+        plan = replace(plan, notes=(*plan.notes, first.note))
+        identity = {"started_from": first.origin}
     folder = given or RunFolder(make_new_folder(RUNS, config))
     folder.create()
     with folder.lock():
@@ -194,7 +205,7 @@ def run(
                     return finish_awaited(folder, plan, federation)
                 engine = place.engine if sites is None else sites.name
                 known = Known(plan, holdings)
-                how_it_ran = engine, place.metric, watch, sites is None
+                how_it_ran = engine, place.metric, watch, sites is None, first
                 return _run(folder, known, federation, *how_it_ran)
         except NO_FAILURES as error:
             if isinstance(error, ConfigError) and has_begun:  # the method's own, as it worked
@@ -244,11 +255,14 @@ def _run(
     metric: str,
     watch: Progress,
     is_simulated: bool,
+    first: FirstState | None,
 ) -> dict[str, Any]:
     config, algorithm = known.config, known.plan.algorithm
     in_full = detail_of_result(metric, known.plan.facts.num_classes)
     env = _env(known.plan)
     saved = _restore(folder, known, watch)
+    if saved is None and config.start is not None:
+        saved = begin_with(first, folder)
     state = algorithm.init(env) if saved is None else saved.state
     news: list[str] = []
     if saved is not None:
@@ -333,10 +347,10 @@ def _restore(folder: RunFolder, known: Known, watch: Progress) -> Checkpoint | N
     if not folder.check():
         watch.note(_unverified(folder))
     origin = folder.read_json(PROVENANCE)
-    if origin.get("forgotten"):
+    if origin.get("forgotten") or origin.get("joined"):
         raise CheckpointError(
-            f"'{folder.path}' holds a model that clients were taken out of, which cannot be "
-            "trained on; delete it and forget again from the run it was made of."
+            f"'{folder.path}' holds a model that clients were taken out of or joined later, which "
+            "cannot be trained on; delete it and make it again of the run it was made of."
         )
     saved = load_newest(folder.checkpoints, known.config.hash)
     if saved is not None and origin.get("data_hash") != known.holdings.data_hash:
