@@ -34,6 +34,7 @@ COMMANDS = {
         "compare_command",
         "run several algorithms on the same data and seeds, and report",
     ),
+    "tune": ("tune_command", "choose parameters fairly, on validation data, and write them down"),
     "report": ("report_command", "write tables, plots and page anew from run folders"),
     "inspect": (
         "inspect_command",

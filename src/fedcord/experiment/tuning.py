@@ -88,6 +88,11 @@ class TuningPlan:
         return sum(halvings(self.trials)) * len(self.tuned)
 
     @property
+    def study_name(self) -> str:
+        """Of the tuned study, so that it does not meet the untuned one in its folder."""
+        return f"{self.study.name}-tuned-{self.hash[:8]}"
+
+    @property
     def hash(self) -> str:
         """Identity of the plan: two of one hash choose the same."""
         contenders = {
