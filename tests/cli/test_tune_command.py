@@ -1,6 +1,7 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_the_space_of_an_algorithm_is_listed(tmp_path: Path) -> None:
 
 
 def test_a_script_can_tune_too(tmp_path: Path) -> None:
-    settings = {"clients": 2, "rounds": 1, "subset": 80, "partition": "iid"}
+    settings: dict[str, Any] = {"clients": 2, "rounds": 1, "subset": 80, "partition": "iid"}
     found = compare(["fedavg", "fedprox"], seeds=1, out=tmp_path / "s", tune=2, **settings)
     assert [*found.leaderboard.to_json()["tuning"]] == [row.name for row in found.leaderboard.rows]
     assert found.root == tmp_path / "s"

@@ -105,7 +105,9 @@ def _show_parameters(name: str, as_json: bool) -> None:
     if as_json:
         keys = ("name", "default", "allowed", "meaning")
         spaces = {key: str(space) for key, space in declared_spaces(usual).items()}
-        values = [dict(zip(keys, row, strict=True)) | {"space": spaces.get(row[0])} for row in rows]
+        values = [
+            {**dict(zip(keys, row, strict=True)), "space": spaces.get(row[0])} for row in rows
+        ]
         sys.stdout.write(json.dumps(values) + "\n")
         return
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]

@@ -109,6 +109,6 @@ def parse_space(text: str) -> tuple[str, Space]:
     if len(scale) > 1 or not all(type(end) in (int, float) for end in ends):
         raise ConfigError(f"--space {shown(text)}: expected {EXAMPLES}.")
     try:
-        return key, Space(*ends, scale[0].strip() if scale else LINEAR)
+        return key, Space(ends[0], ends[1], scale[0].strip() if scale else LINEAR)
     except ConfigError as error:
         raise ConfigError(f"--space {shown(text)}: {error}") from error
