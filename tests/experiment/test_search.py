@@ -30,6 +30,20 @@ def test_spread_is_decided_by_the_seed() -> None:
     assert first == again != other
 
 
+def test_who_has_more_parameters_searches_the_common_ones_as_well_as_its_rivals() -> None:
+    common = {"local.lr"}
+    alone = propose("spread", {"local.lr": SPACES["local.lr"]}, [GIVEN], 9, 0, common=common)
+    more = propose("spread", SPACES, [GIVEN], 9, 0, common=common)
+    names = ("local.epochs", "local.optimizer")
+    as_given = [all(own[name] == GIVEN.values[name] for name in names) for own in more]
+    assert as_given.count(True) == 4
+    rates = [own["local.lr"] for own in more]
+    assert rates == [own["local.lr"] for own in alone]
+    in_order = [flag for _, flag in sorted(zip(rates, as_given, strict=True))]
+    halves = in_order[:4], in_order[4:]
+    assert all(any(half) and not all(half) for half in halves)  # small rates and large ones
+
+
 def test_without_optuna_its_search_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     (problem,) = search_problems("tpe")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ def propose(
     upto: int,
     seed: int,
     sign: int = 1,
+    common: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Values of the trials after those tried: all that are left, or as many as are best at once.
 
@@ -50,18 +51,29 @@ def propose(
         upto: how many trials there are to be.
         seed: what decides.
         sign: 1 where a higher score is better, -1 where a lower one is.
+        common: names that the rivals look for, too; `spread` leaves all others as they were given
+            in half of the trials, so that who has more parameters does not search the common ones
+            any worse.
     """
     if search == TPE:
         return _by_tpe(spaces, tried, min(BATCH, upto - len(tried)), seed, sign)
-    return _spread(spaces, upto - 1, seed)[len(tried) - 1 :]
+    points = _spread(spaces, upto - 1, seed, common)
+    given = {
+        name: value for name, value in tried[0].values.items() if common and name not in common
+    }
+    # in pairs: neighbours in the sequence lie in different halves of a space
+    kept = [point | given if number // 2 % 2 else point for number, point in enumerate(points, 1)]
+    return kept[len(tried) - 1 :]
 
 
-def _spread(spaces: Mapping[str, Space], count: int, seed: int) -> list[dict[str, Any]]:
+def _spread(
+    spaces: Mapping[str, Space], count: int, seed: int, common: Collection[str]
+) -> list[dict[str, Any]]:
     """A Halton sequence from a random start: `count` points that leave no large gap in any space.
 
-    Names are taken in order, so methods that share a parameter try the same values of it.
+    Common names come first, so methods that share a parameter try the same values of it.
     """
-    names = sorted(spaces)
+    names = sorted(spaces, key=lambda name: (name not in common, name))
     start = np.random.default_rng(seed).random(len(names))
     points = (qmc.Halton(len(names), scramble=False).random(count) + start) % 1
     return [

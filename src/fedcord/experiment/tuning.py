@@ -83,6 +83,11 @@ class TuningPlan:
         return [label for label, own in self.spaces.items() if own]
 
     @property
+    def common(self) -> set[str]:
+        """Parameters that all of these look for."""
+        return set.intersection(*(set(self.spaces[label]) for label in self.tuned))
+
+    @property
     def num_runs(self) -> int:
         """How many runs all trials take, if none fails."""
         return sum(halvings(self.trials)) * len(self.tuned)
@@ -190,7 +195,8 @@ def tune_study(plan: TuningPlan, root: Path, place: Place, run_all: RunAll) -> T
     while done < plan.trials:  # on the first seed, where proposals may learn from those before
         for label, own in trials.items():
             asked = plan.search, plan.spaces[label], own, plan.trials, _seed(plan.study), sign
-            own += [Trial(len(own) + i, values) for i, values in enumerate(propose(*asked))]
+            values = propose(*asked, plan.common)
+            own += [Trial(len(own) + i, value) for i, value in enumerate(values)]
         waiting = {label: range(done, len(own)) for label, own in trials.items()}
         _run(plan, trials, waiting, plan.seeds[0], root, run_all)
         done = max(map(len, trials.values()))
