@@ -84,8 +84,8 @@ def test_a_command_ends_when_its_holder_is_killed(tmp_path: Path) -> None:
 def test_a_command_that_ends_by_itself_says_how(tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = [sys.executable, "-P", KEEPER, str(log), "sh", "-c", "echo no; exit 7"]
-    done = subprocess.run(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, check=False)
-    assert done.returncode == 7
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as keeper:
+        assert keeper.wait(60) == 7  # while its input is still held
     assert log.read_text() == "no\n"
 
 

@@ -35,6 +35,7 @@ COMMANDS = {
         "run several algorithms on the same data and seeds, and report",
     ),
     "tune": ("tune_command", "choose parameters fairly, on validation data, and write them down"),
+    "predict": ("predict_command", "answer new examples with the model of a finished run"),
     "report": ("report_command", "write tables, plots and page anew from run folders"),
     "inspect": (
         "inspect_command",
