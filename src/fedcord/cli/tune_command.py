@@ -81,7 +81,7 @@ def _show(tuning: Tuning, root: Path) -> None:
     from fedcord.report.tuning import entries, trials_table, tuning_lines, tuning_sentence
 
     known, console = entries(tuning), Console()
-    console.print(plain_table(*trials_table(known)))
+    console.print(plain_table(*trials_table(known, "\n")))
     for line in tuning_lines(known):
         console.print(escape(line), highlight=False)
     console.print(f"[dim]{escape(tuning_sentence(known))}[/dim]", highlight=False)

@@ -97,14 +97,14 @@ def summary_table(known: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
     return head, rows
 
 
-def trials_table(known: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
-    """Headings and a row for each trial."""
+def trials_table(known: Sequence[Entry], between: str = ", ") -> tuple[list[str], list[list[str]]]:
+    """Headings and a row for each trial; `between` stands between its parameters."""
     head = ["algorithm", "trial", "parameters", "seeds"]
     head += [f"validation {score_heading(known[0].metric)}", "outcome"]
     rows = [
         [
-            *(entry.name, str(trial.number), _written(trial.values), str(len(trial.scores))),
-            *(score(_mean(trial), entry.metric), _outcome(entry, trial)),
+            *(entry.name, str(trial.number), _written(trial.values, between)),
+            *(str(len(trial.scores)), score(_mean(trial), entry.metric), _outcome(entry, trial)),
         ]
         for entry in known
         for trial in entry.own.trials
@@ -182,16 +182,16 @@ def _choice(own: Tuned) -> str:
         return "nothing to tune"
     if own.chosen == 0:
         failed = own.trials[0].failure
-        return "as it was given, for every trial failed" if failed else "as it was given"
+        return "as given, for every trial failed" if failed else "as given"
     return _written(own.values)
 
 
-def _written(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items())
+def _written(values: Mapping[str, Any], between: str = ", ") -> str:
+    return between.join(f"{name}={value}" for name, value in values.items())
 
 
 def _outcome(entry: Entry, trial: Trial) -> str:
-    said = ["as it was given"] if trial.number == 0 else []
+    said = ["as given"] if trial.number == 0 else []
     if trial.failure:
         return ", ".join([*said, f"failed: {trial.failure}"])
     if trial.number == entry.own.chosen:
