@@ -148,7 +148,7 @@ def _check_run(command: ModuleType) -> Execute:
 
 
 def _check_compare(command: ModuleType) -> Execute:
-    return lambda a: _ignore(command._study(a))
+    return lambda a: _ignore(command.study_from(a))
 
 
 def _check_inspect(command: ModuleType) -> Execute:

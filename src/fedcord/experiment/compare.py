@@ -33,8 +33,11 @@ OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure")
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
 
 MAX_SEEDS = 10_000
-OWN_FILES = ("leaderboard.csv", "leaderboard.md", "leaderboard.tex", "plots", "report.html")
-"""What the report writes into a study's folder, beside those of the contenders."""
+OWN_FILES = (
+    *("leaderboard.csv", "leaderboard.md", "leaderboard.tex", "plots", "report.html"),
+    *("tuning", "tuning.json", "sha256sums"),
+)
+"""What reports and tuning write into a study's folder, beside those of the contenders."""
 ENDS_ALL = (CheckpointError, OSError)
 """What is wrong with a folder or a disk is to be put right before a study goes on."""
 NOTHING = "nothing to compare; name at least one algorithm."
@@ -153,7 +156,7 @@ def make_study(
         values = {**settings, **own_settings, "algorithm": form["algorithm"]}
         with gather(problems):
             values["params"] = _merged_params(settings.get("params", {}), form.get("params", {}))
-            chosen = _assignments_for(label, forms, assignments)
+            chosen = texts_for(label, forms, assignments)
             contenders[label] = load_config(values, chosen, fixed_rounds_win=True)
     problems += metric_problems(metric) if metric is not None else []
     first = next(iter(contenders.values())).seed if contenders else 0
@@ -293,17 +296,17 @@ def _failure(label: str, config: RunConfig, record: Mapping[str, Any]) -> Failur
     return Failure(label, config.algorithm, config.seed, error, message)
 
 
-def _assignments_for(
-    label: str, labels: Mapping[str, Any], assignments: Sequence[str]
+def texts_for(
+    label: str, labels: Mapping[str, Any], assignments: Sequence[str], flag: str = "--set"
 ) -> list[str]:
-    """The `--set` texts that concern one contender."""
+    """The texts of `--set` or another flag that concern one contender."""
     chosen = []
     for text in assignments:
         head, colon, rest = text.partition(":")
         if colon and "=" not in head:
             if head not in labels:
                 raise ConfigError(
-                    f"--set {shown(text)}: '{head}' is not among {', '.join(labels)}; write "
+                    f"{flag} {shown(text)}: '{head}' is not among {', '.join(labels)}; write "
                     "NAME:key=value for one of them, or key=value for all."
                 )
             if head == label:
@@ -356,7 +359,9 @@ def _form_problems(label: str, form: object) -> list[str]:
 def _label_problem(label: object) -> str | None:
     """Why a contender cannot have a folder of this name in the study's."""
     if str(label).casefold() in OWN_FILES:
-        return f"contender '{label}' has the name of a file of the report; choose another."
+        return (
+            f"contender '{label}' has the name of a file of the report or tuning; choose another."
+        )
     return name_problem("contender", label)
 
 

@@ -116,10 +116,10 @@ def _misplaced(settings: Mapping[str, Any], algorithm: str, cls: type[Any]) -> l
             continue
         own = parameters_like(cls, name)
         if own:
-            nested = shown(_nested(own[0].split("."), value))
+            written = shown(nested(own[0].split("."), value))
             problems.append(
                 f"'{name}' is not a setting but {own[0]} of {algorithm}; write "
-                f"--set {own[0]}={value}, [params] {own[0]} in a study file, or params={nested}."
+                f"--set {own[0]}={value}, [params] {own[0]} in a study file, or params={written}."
             )
         else:
             problems.append(unknown_name("setting", str(name), SETTINGS))
@@ -205,16 +205,16 @@ def _params(
         problems.append(f"params = {shown(given)}: must be a table of parameters.")
     for text in assignments:
         with gather(problems):
-            params = merged(params, _nested(*parse_assignment(text)))
+            params = merged(params, nested(*parse_assignment(text)))
     return params, problems
 
 
-def _nested(path: Sequence[str], value: Any) -> dict[str, Any]:
+def nested(path: Sequence[str], value: Any) -> dict[str, Any]:
     """A value below its names: (("a", "b"), 1) to {"a": {"b": 1}}."""
     for name in reversed(path):
         value = {name: value}
-    nested: dict[str, Any] = value
-    return nested
+    below: dict[str, Any] = value
+    return below
 
 
 def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

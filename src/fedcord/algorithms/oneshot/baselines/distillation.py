@@ -24,7 +24,7 @@ class Distillation:
 
     batch_size: int = param(64, "inputs per step", at_least=2)
     optimizer: str = param("sgd", "update rule; sgd has momentum 0.9", choices=("sgd", "adam"))
-    lr: float = param(0.05, "learning rate", above=0)
+    lr: float = param(0.05, "learning rate", above=0, space=(0.0005, 0.5, "log"))
     temperature: float = param(1.0, "softens scores before they are compared", above=0)
     start: str = param(
         "new",
