@@ -12,6 +12,7 @@ from fedcord.cli.flags import (
     DATA_FLAGS,
     RUN_FLAGS,
     add_output_flags,
+    add_table_flags,
     find_own_modules,
     path,
     settings_from,
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, text in (DATA_FLAGS | RUN_FLAGS).items():
         check.add_argument(f"--{name}", metavar="X", help=text)
+    add_table_flags(check)
     check.add_argument("--model", action="append", metavar="M", help="network, repeatable")
     check.add_argument(
         "--set",
