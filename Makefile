@@ -16,7 +16,7 @@ setup: $(STAMP) ## create .venv with the pinned versions (nothing to do when up 
 $(STAMP): pyproject.toml constraints.txt requirements-dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[plots,tables]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[plots,tables,secure]"
 	@touch $(STAMP)
 
 demo: setup ## compare four methods on real digits and write the report

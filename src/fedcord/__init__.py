@@ -22,6 +22,8 @@ _PLACES = {
     "compare": "experiment.api",
     "resume": "experiment.api",
     "write_report": "experiment.api",
+    "load": "trained.load",
+    "LoadedModel": "trained.load",
     "Comparison": "experiment.api",
     "load_dataset": "data.registry",
     "Dataset": "data.dataset",
@@ -92,6 +94,7 @@ if TYPE_CHECKING:
     from fedcord.data.partition import make_partition
     from fedcord.data.registry import load_dataset
     from fedcord.experiment.api import Comparison, compare, resume, run, write_report
+    from fedcord.trained.load import LoadedModel, load
 
 __all__ = [
     "Algorithm",
@@ -111,6 +114,7 @@ __all__ = [
     "FedProx",
     "FedcordError",
     "Limit",
+    "LoadedModel",
     "LocalSGD",
     "NumericalError",
     "PairingError",
@@ -127,6 +131,7 @@ __all__ = [
     "check_algorithm",
     "check_params",
     "compare",
+    "load",
     "load_dataset",
     "make_partition",
     "param",

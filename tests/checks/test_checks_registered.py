@@ -13,9 +13,9 @@ from tests.checks.registered import QUICK, ROWS, registered
 from tests.checks.sound import Keeper, NearestMean
 
 
-def test_there_are_registered_algorithms_and_sixteen_checks() -> None:
+def test_there_are_registered_algorithms_and_seventeen_checks() -> None:
     assert len(ALGORITHMS) >= 2
-    assert len(CHECKS) == 16
+    assert len(CHECKS) == 17
     assert set(SHAPES) == {"vectors", "images"}
 
 
@@ -61,7 +61,11 @@ KEPT = Expectations(identity=None, private_may_be_sent=("velocity.*norm?.*",))
 @pytest.mark.parametrize(
     ("algorithm", "expectations", "skipped"),
     [
-        (NearestMean(), Expectations(is_random=False), {"one-client-identity", "limits"}),
+        (
+            NearestMean(),
+            Expectations(is_random=False),
+            {"one-client-identity", "sums-suffice", "limits"},
+        ),
         (Keeper(), KEPT, {"one-client-identity", "splitting-adds-up", "limits"}),
     ],
 )

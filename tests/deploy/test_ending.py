@@ -27,7 +27,14 @@ def _started_in(folder: Path) -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_outlives_the_command(number: signal.Signals, tmp_path: Path) -> None:
     command = [*FEDCORD, "flower", "run", "fedavg", "--nodes", "2", "--out", "run"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        # somebody may have started the tests in the background, where Ctrl-C is ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as running:
         try:
             wait_until(
                 lambda: (

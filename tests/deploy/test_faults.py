@@ -112,11 +112,11 @@ def test_garbage_is_refused_under_the_name_of_its_site(
     (tmp_path / "rogue").mkdir()
     (tmp_path / "rogue" / "sitecustomize.py").write_text(ROGUE)
     path = [str(tmp_path / "rogue"), os.environ.get("PYTHONPATH", "")]
+    nodes.start_nodes(config, _place(out))
     kill_group(nodes.network.nodes[1].pid)
     with monkeypatch.context() as changed:
         changed.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
-        site = nodes.network.folder / "sites" / "1" / "site.toml"
-        nodes.network.start_node(1, site)
+        nodes.network.start_node(1, nodes.network.folder / "sites" / "1" / "site.toml")
     nodes.run(config, _place(out, quorum=0.5), Progress())
     first, second, third, fourth = _metrics(out)
     assert first["missing"]["1"].startswith("refused: its answer is unreadable")
@@ -130,15 +130,14 @@ def test_garbage_is_refused_under_the_name_of_its_site(
     ]
     # what the others learnt is theirs alone
     assert all(line["accuracy"] > 0 for line in _metrics(out))
-    kill_group(nodes.network.nodes[1].pid)
+    kill_group(nodes.network.nodes[1].pid)  # the next run starts an honest one
+    nodes.network.nodes[1].keeper.wait()
 
 
 def test_a_superlink_that_is_restarted_goes_on_from_the_checkpoint(
     nodes: Rehearsal, tmp_path: Path
 ) -> None:
     config, out = _config("fedavg", 3), tmp_path / "run"
-    site = nodes.network.folder / "sites" / "1" / "site.toml"
-    nodes.network.start_node(1, site)
     running = Background(lambda: nodes.run(config, _place(out), Progress()))
     wait_until(lambda: lines_of(out) >= 1, "a first round")
     assert nodes.network.link is not None

@@ -54,6 +54,23 @@ def test_it_answers_as_memory_in_a_process_does(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
 
 
+def test_secrets_of_a_masked_round_are_found_again_and_are_their_owners_only(
+    tmp_path: Path,
+) -> None:
+    assert DiskMemory(tmp_path, RUN).session(1) == b""
+    for session in (b"first", b"second"):
+        DiskMemory(tmp_path, RUN).keep_session(1, session)
+    store = DiskMemory(tmp_path, RUN)
+    assert store.session(1) == b"second"
+    assert (store.session(0), DiskMemory(tmp_path, "other").session(1)) == (b"", b"")
+    assert store.newest_step(1) is None
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert file.stat().st_mode & 0o777 == 0o600
+    store.drop(1)
+    assert store.session(1) == b""
+    assert _files(tmp_path) == []
+
+
 def test_a_step_that_is_asked_for_again_changes_nothing(tmp_path: Path) -> None:
     store = DiskMemory(tmp_path, RUN)
     store.keep(0, 4, _memory(4))

@@ -9,12 +9,13 @@ import pytest
 
 from fedcord.core.tensors import num_bytes
 from fedcord.engine.federation import Patience
-from fedcord.engine.requests import unpack_replies
+from fedcord.engine.requests import MASKING, unpack_replies
 from fedcord.experiment.compare import load_study
 from fedcord.experiment.run import Place, run
 from fedcord.experiment.survey import survey
 from fedcord.site.check import check_site
 from fedcord.site.site_file import load_site
+from fedcord.store.run_folder import RunFolder
 from tests.cli.command import fedcord
 from tests.site.in_process import Hospitals, own_csvs, own_table, patients, rehearsal
 
@@ -63,6 +64,39 @@ def test_it_tells_what_really_passes(tmp_path: Path) -> None:
             names = {message.name: message.shape for message in part.sends}
             assert names == {name: tuple(t.shape) for name, t in reply.tensors.items()}
             assert part.bytes_up == num_bytes(reply.tensors) + 8
+
+
+def test_of_masked_rounds_it_tells_what_passes_in_place_of_the_update(tmp_path: Path) -> None:
+    there = Hospitals({k: own_table(tmp_path, k) for k in range(3)})
+    text = STUDY.replace("rounds = 2", "rounds = 2\nsecure = 0.6")
+    study = load_study(_study(tmp_path, text), {}, ["fedavg:local.epochs=1"])
+    _, checks = check_site(load_site(there.files[1]), study.contenders, study.stated)
+    for check in checks:
+        assert check.problems == ()
+        out = tmp_path / check.contender
+        there.sent.clear()
+        run(study.contenders[check.contender], Place(out), sites=there.sites(study.stated))
+        sent = {}
+        for node, answer in there.sent:
+            replies = unpack_replies(answer)
+            assert isinstance(replies, list)
+            for reply in replies:
+                if node == 1 and reply.verb in {"update", *MASKING}:
+                    sent.setdefault(reply.step, {}).update(reply.tensors)
+        told = [part for part in check.rounds for _ in range(part.first, part.last + 1)]
+        lines = RunFolder(out).read_metrics()
+        for part, tensors, line in zip(told, sent.values(), lines, strict=True):
+            assert bool(part.hidden) == ("message" in tensors)
+            names = {message.name: message.shape for message in part.sends}
+            assert names == {name: tuple(t.shape) for name, t in tensors.items()}
+            assert part.bytes_up == num_bytes(tensors) + (0 if part.hidden else 8)
+            if part.hidden:  # everybody is told the same
+                assert 3 * part.bytes_down == line["bytes_down"]
+    accord, fedhip, fedavg = checks
+    assert [bool(part.hidden) for part in accord.rounds] == [False, False, True]
+    assert "stats.class_count" in fedhip.rounds[0].hidden
+    assert fedhip.counting == ()
+    assert fedavg.rounds[0].hidden != ()
 
 
 def test_words_and_bytes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sixteen checks that any algorithm can be put through, the user's own included.
+"""Seventeen checks that any algorithm can be put through, the user's own included.
 
     >>> from fedcord.algorithms.averaging.fedavg import FedAvg  # or your own module
     >>> from fedcord.checks import Expectations, check_algorithm

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from fedcord.checks.compare import difference
 from fedcord.checks.expectations import Identity, shared_model_is_update
 from fedcord.checks.subject import Subject
@@ -11,7 +13,12 @@ from fedcord.checks.tiny_task import pooled
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.tensors import select, spec_of
 from fedcord.engine.population import Population
+from fedcord.engine.rounds import needs_only
+from fedcord.engine.summands import from_summands, nothing, to_summands
 from fedcord.store.checkpoint import Checkpoint
+
+SUMMED_TOLERANCE = 1e-5
+"""Fixed point rounds every number of an update by 1e-10 at most; a solve may magnify that."""
 
 
 def order_free(subject: Subject) -> Iterator[str]:
@@ -89,6 +96,39 @@ def splitting_adds_up(subject: Subject) -> Iterator[str]:
     gap = difference(ends[0], ends[1], tolerance)
     if gap is not None:
         yield f"a client in two halves leads to another model: {gap}; sum before dividing."
+
+
+def sums_do_not_suffice(subject: Subject) -> str | None:
+    """Why the check below does not apply."""
+    if subject.algorithm.traits.sums_suffice:
+        return None
+    return "the algorithm does not say that sums suffice"
+
+
+def sums_suffice(subject: Subject) -> Iterator[str]:
+    """Where only the sum or mean of updates is said to matter, it leads to the same model."""
+    algorithm = subject.fresh()
+    for step in subject.walk(algorithm).steps:
+        needs, clients = needs_only(algorithm, step.env), sorted(step.results)
+        if needs is None:
+            continue
+        agreed = algorithm.expected_update(step.before.shared, step.env.at(clients[0]))
+        numbers = [
+            to_summands(step.results[k].update, agreed, needs, len(clients)) for k in clients
+        ]
+        update = from_summands(np.add.reduce(numbers), agreed, needs)
+        combined = [(k, update if k == clients[0] else nothing(update)) for k in clients]
+        state = algorithm.aggregate(step.before, iter(combined), step.env)
+        found, wanted = (
+            {n: t for n, t in model.items() if needs == "sum" or t.is_floating_point()}
+            for model in (state.model, step.after.model)
+        )
+        gap = difference(found, wanted, SUMMED_TOLERANCE)
+        if gap is not None:
+            yield (
+                f"the {needs} of all updates of round {step.env.round} gives another model than "
+                f"the single ones: {gap}; return None from needs_only where they are needed."
+            )
 
 
 def _identity(subject: Subject) -> Identity | None:

@@ -77,6 +77,11 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "splitting-adds-up": Check(
             "means of means", aggregation.splitting_adds_up, aggregation.is_not_additive
         ),
+        "sums-suffice": Check(
+            "masked rounds that would change the model",
+            aggregation.sums_suffice,
+            aggregation.sums_do_not_suffice,
+        ),
         "odd-clients": Check("ragged classes, divisions by zero", clients.odd_clients),
         "equal-updates": Check("updates no transport can carry", clients.equal_updates),
         "resume": Check("state outside the state", engines.resume),

@@ -32,6 +32,8 @@ RUN_FLAGS = {
     "test": "share of each client's data kept for its own test (default 0.1)",
     "evaluate-every": "rounds between evaluations (default 1)",
     "threads": "threads of a computation, changes bits (default 1)",
+    "secure": "mask updates: the server reads only the sum, if this share of clients stays to the "
+    "end (above 0.5, such as 0.6; default: updates travel in the open)",
 }
 
 

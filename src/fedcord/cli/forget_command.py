@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedcord.cli.flags import path
-from fedcord.core.errors import CheckpointError, ConfigError, shown, unknown_name
-from fedcord.core.names import client_said, clients_listed
+from fedcord.core.errors import CheckpointError
+from fedcord.core.names import client_said
 
 if TYPE_CHECKING:
     from fedcord.experiment.forget import Forgotten
-
-MAX_DIGITS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +97,9 @@ def _elsewhere(done: Forgotten, in_place: bool) -> str:
 
 
 def _client(run: Path, text: str) -> tuple[int, str | None]:
-    """Number and name, if it has one, of the client that is meant; digits are a number."""
+    """Number and name, if it has one, of the client that is meant."""
+    from fedcord.experiment.client_of_run import client_of_run
+    from fedcord.experiment.records import client_names
     from fedcord.store.checksums import PARTITION
     from fedcord.store.run_folder import RunFolder
 
@@ -107,21 +107,5 @@ def _client(run: Path, text: str) -> tuple[int, str | None]:
     if not folder.is_finished:
         raise CheckpointError(f"'{run}' holds no finished run; finish it with --resume first.")
     partition = folder.read_json(PARTITION)
-    names = [str(name) for name in partition.get("client_names") or ()]
-    if text.isascii() and text.isdigit() and len(text) < MAX_DIGITS:
-        number = int(text)
-        count = partition.get("num_clients")
-        if isinstance(count, int) and number >= count:
-            called = f" ({clients_listed(range(len(names)), dict(enumerate(names)))})"
-            raise ConfigError(
-                f"client {number} does not exist; this run has clients 0 to {count - 1}"
-                f"{called if names else ''}."
-            )
-        return number, names[number] if number < len(names) else None
-    if names.count(text) == 1:
-        return names.index(text), text
-    if text in names:
-        raise ConfigError(f"several clients are called '{text}'; give the number of one.")
-    if names:
-        raise ConfigError(unknown_name("client", text, names, "fedcord inspect"))
-    raise ConfigError(f"client {shown(text)}: must be a number; clients of this run have no names.")
+    client = client_of_run(partition, text)
+    return client, client_names(partition).get(client)

@@ -34,6 +34,7 @@ COMMANDS = {
         "compare_command",
         "run several algorithms on the same data and seeds, and report",
     ),
+    "predict": ("predict_command", "answer new examples with the model of a finished run"),
     "report": ("report_command", "write tables, plots and page anew from run folders"),
     "inspect": (
         "inspect_command",

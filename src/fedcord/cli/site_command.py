@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from fedcord.cli.flags import (
     DATA_FLAGS,
     RUN_FLAGS,
-    add_output_flags,
     add_table_flags,
     find_own_modules,
     path,
     settings_from,
 )
+from fedcord.cli.predict_command import add_prediction_flags, predict_and_tell
 from fedcord.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,18 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     predict = actions.add_parser("predict", help="answer with the model a run has left here")
     predict.add_argument("site", type=path, metavar="SITE.toml", help="the site's own file")
     predict.add_argument(
-        "--data",
-        required=True,
-        metavar="npz:PATH|csv:PATH",
-        help="examples: x, and an id for each if given; or rows with the columns of the study",
-    )
-    predict.add_argument(
         "--model", metavar="NAME", help="how its file begins (default: the newest)"
     )
-    predict.add_argument(
-        "--out", type=path, default=Path("predictions.csv"), metavar="FILE", help="a CSV file"
-    )
-    add_output_flags(predict)
+    add_prediction_flags(predict)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -72,24 +63,11 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _predict(arguments: argparse.Namespace) -> int:
-    from fedcord.cli.progress import RunBars
     from fedcord.site.kept_model import find_model
-    from fedcord.site.predict import write_predictions
     from fedcord.site.site_file import load_site
 
-    site = load_site(arguments.site)
-    model = find_model(site, arguments.model)
-    with RunBars(arguments.json or arguments.quiet) as bars:
-        done, notes = write_predictions(
-            model, site, arguments.data, arguments.out, bars.steps("predict")
-        )
-    for note in notes:
-        sys.stderr.write(f"note: {note}\n")
-    if arguments.json:
-        found = {"examples": done, "model": model.path.stem, "out": str(arguments.out)}
-        sys.stdout.write(json.dumps(found) + "\n")
-    else:
-        sys.stdout.write(f"{done} predictions of {model.path.stem}: {arguments.out}\n")
+    kept = find_model(load_site(arguments.site), arguments.model)
+    predict_and_tell(kept.model, arguments, {"model": kept.path.stem})
     return 0
 
 
@@ -204,8 +182,16 @@ def _show(
                 row = rounds, escape(message.name), escape(form), f"{most}{message.bytes:,}"
                 table.add_row(*row)
                 rounds = ""
-            table.add_row(rounds, "its weight, and numbers on its training", "", "8")
+            if not part.hidden:
+                table.add_row(rounds, "its weight, and numbers on its training", "", "8")
         console.print(table)
+        hidden = dict.fromkeys(name for part in check.rounds for name in part.hidden)
+        if hidden:
+            console.print(
+                f"under masks, in message: {escape(', '.join(hidden))}, and its weight; the server "
+                "reads their sum over all clients",
+                highlight=False,
+            )
         if check.counting:
             console.print(
                 f"tells how many examples of each class there are: {', '.join(check.counting)}",

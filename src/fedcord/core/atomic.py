@@ -6,7 +6,9 @@ import contextlib
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from fedcord.core.errors import ConfigError
 
@@ -16,16 +18,25 @@ STALE_SECONDS = 3600.0
 """Nobody pauses so long in the middle of writing a file."""
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
+def write_atomically(path: Path, content: bytes | str, mode: int = 0o644) -> None:
     """Write to a temporary name in the same folder, flush to disk, and rename."""
-    data = content.encode() if isinstance(content, str) else content
+    with writing_atomically(path, mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def writing_atomically(path: Path, mode: int = 0o644) -> Iterator[IO[bytes]]:
+    """A file to be written bit by bit, which has its name once all of it is there.
+
+    Until it is renamed only its owner can read it; then `mode` says who can.
+    """
     descriptor, temporary = tempfile.mkstemp(TEMPORARY, f".{path.name}.", path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -57,10 +68,18 @@ def write_output(path: Path, content: str | bytes) -> None:
     Raises:
         ConfigError: when the place cannot be written.
     """
+    with writing_output(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def writing_output(path: Path) -> Iterator[IO[bytes]]:
+    """`write_output` bit by bit."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_stale(path.parent)
-        write_atomically(path, content)
+        with writing_atomically(path) as file:
+            yield file
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written ({error.strerror}); choose a folder you may write to."

@@ -37,7 +37,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from torch import Generator, Tensor
 
@@ -179,6 +179,8 @@ class Traits:
             out, by the verbs of `fedcord.algorithms.analytic.membership`.
         holds_encoders: the model holds encoders that single clients trained, which can be taken
             out, by the verbs of `fedcord.experiment.forget`.
+        sums_suffice: there are rounds in which the server needs no single update, only their sum
+            or mean, as `needs_only` says; such rounds can be masked.
     """
 
     rounds: int | None = None
@@ -195,6 +197,7 @@ class Traits:
     observes: bool | None = None
     holds_sums: bool | None = None
     holds_encoders: bool | None = None
+    sums_suffice: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -319,6 +322,27 @@ class Observes(Protocol):
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong, during the run; not who it is."""
+        ...
+
+
+Combination = Literal["sum", "mean"]
+"""What the server needs of all updates: the sums of their tensors, or the means by weight; and in
+both cases the sum of weights."""
+
+
+class SumsSuffice(Protocol):
+    """The verb of `Traits.sums_suffice`: rounds whose updates may be added up before they are read.
+
+    In a masked round `aggregate` gets everybody's update as usual, in ascending order, but the
+    first one holds the combination of all, with their whole weight, and the others are zero with
+    weight 0. The state must be the one that the single updates would have led to.
+    """
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """What is enough in the round of `env`; None: the server must see single updates.
+
+        Means are of real tensors; whole numbers in an update, which count events, are rounded.
+        """
         ...
 
 

@@ -24,6 +24,7 @@ ANNOUNCED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "observes": ("observations",),
         "holds_sums": ("agreed_tag", "stats_of", "result_of", "why_not_forget"),
         "holds_encoders": ("encoders_of", "drop_encoder"),
+        "sums_suffice": ("needs_only",),
     }
 )
 """Verbs that not all algorithms have, by the trait that announces them."""

@@ -1,10 +1,12 @@
 """Memory that outlives its process: files in a folder of the site's own.
 
     FOLDER / RUN / client-1 / step-000007.safetensors
+    FOLDER / RUN / masked-1.json
 
 A node that is started anew for every message finds here what earlier steps left, as in
 `InProcessMemory`: this step's and the one before's. Files are whole or absent, and say themselves
-whose they are and what they must contain.
+whose they are and what they must contain. Secrets of a masked round lie beside, for their owner's
+eyes only.
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ class DiskMemory:
     def drop(self, client: ClientId) -> None:
         """Forget a client."""
         place = self._place(client)
+        self._session(client).unlink(missing_ok=True)
         for step in self._steps(client):
             self._file(client, step).unlink(missing_ok=True)
         (place / DROPPED).unlink(missing_ok=True)
@@ -72,6 +75,21 @@ class DiskMemory:
     def newest_step(self, client: ClientId) -> int | None:
         """The last step that left something with a client."""
         return max(self._steps(client), default=None)
+
+    def session(self, client: ClientId) -> bytes:
+        """What `keep_session` was last given for a client; nothing if it never was."""
+        try:
+            return self._session(client).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def keep_session(self, client: ClientId, session: bytes) -> None:
+        """Keep the secrets of a masked round, in place of those of another."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._session(client), session, mode=0o600)
+
+    def _session(self, client: ClientId) -> Path:
+        return self._folder / f"masked-{client}.json"
 
     def _place(self, client: ClientId) -> Path:
         return self._folder / f"client-{client}"

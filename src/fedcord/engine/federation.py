@@ -22,8 +22,20 @@ from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replie
 from fedcord.engine.transport import PARCELS_PER_NODE, Delivery, Outcome, Transport
 from fedcord.metrics.sums import Detail, Evaluation
 
-Phase = Literal["training", "personalisation", "evaluation", "roll call", "memory"]
+Phase = Literal[
+    "training",
+    "key exchange",
+    "key shares",
+    "unmasking",
+    "personalisation",
+    "evaluation",
+    "roll call",
+    "memory",
+]
 """What bytes pass for; memory moves in simulations only."""
+
+ROUND: tuple[Phase, ...] = ("training", "key exchange", "key shares", "unmasking")
+"""What belongs to a round; all but the first are for masks."""
 
 STACK_CLIENTS = 8
 """Clients visited in one parcel at most; more no longer amortise calls but leave the cache."""
@@ -223,6 +235,7 @@ class Federation:
         phase: Phase,
         stacked: bool = False,
         options: Mapping[str, Any] | None = None,
+        own: Mapping[ClientId, Tensors] | None = None,
     ) -> Iterator[Reply | Missing]:
         """What each of `clients`, which must ascend, answers; in their order.
 
@@ -232,15 +245,18 @@ class Federation:
             phase: what the bytes are counted as.
             stacked: whether clients at one place are visited together.
             options: what else the verb needs to know.
+            own: what goes to one client alone, which is then not stacked.
         """
         request = replace(request, run=self._run)
         parcels = self._parcels(clients, stacked, options or {})
+        if own is not None:
+            parcels = [replace(parcel, tensors=own[parcel.clients[0]]) for parcel in parcels]
         sent = num_bytes(request.shared)
         waiting, heard = dict[ClientId, Reply | Missing](), set[ClientId]()
         turns = iter(clients)
         turn = next(turns, None)
         # only rounds are hurried: what is asked after them is asked of everybody
-        deadline = self.patience.deadline if phase == "training" else None
+        deadline = self.patience.deadline if phase in ROUND else None
         for delivery in self._transport.exchange(request, parcels, deadline):
             asked = delivery.clients or parcels[delivery.place].clients
             for found in self._sorted_out(request, asked, delivery, phase):
@@ -253,7 +269,8 @@ class Federation:
                 heard.add(found.client)
                 waiting[found.client] = found
             if delivery.outcome != "absent":
-                self._passing(phase).down += sent * len(asked)
+                alone = num_bytes(parcels[delivery.place].tensors)
+                self._passing(phase).down += (sent + alone) * len(asked)
             while turn in waiting:
                 yield waiting.pop(turn)
                 turn = next(turns, None)
@@ -284,6 +301,11 @@ class Federation:
         nodes = self._transport.nodes
         there = [node for node in self._testers if node in nodes]
         return there[turn % len(there)] if 0 < len(there) < len(nodes) else None
+
+    @property
+    def run(self) -> str:
+        """Identity of the run, which every request names."""
+        return self._run
 
     @property
     def keepers(self) -> tuple[ClientId, ...]:
@@ -323,7 +345,8 @@ class Federation:
         self, clients: Sequence[ClientId], stacked: bool, options: Mapping[str, Any]
     ) -> list[Parcel]:
         """Clients that may be visited together, at one place; by ascending first client."""
-        nodes = len(self._transport.nodes)
+        there = set(self._transport.nodes)
+        nodes = len(there)
         few = PARCELS_PER_NODE * nodes if nodes > 1 else 1
         size = max(1, min(STACK_CLIENTS, len(clients) // few)) if stacked else 1
         groups: dict[int | None, list[ClientId]] = {}
@@ -331,7 +354,7 @@ class Federation:
         for client in clients:
             homes = self._homes.get(client, [])
             # whoever lives everywhere is visited anywhere, others where they were last heard
-            home = homes[-1] if nodes > 1 and 0 < len(set(homes)) < nodes else None
+            home = homes[-1] if homes and not there <= set(homes) else None
             group = groups.setdefault(home, [])
             group.append(client)
             if len(group) == size:
@@ -372,6 +395,7 @@ class Federation:
                 found.append(reply)
                 if reply.values.get("keeps"):
                     self._keepers.add(reply.client)
+                if reply.values.get("keeps") or reply.values.get("session"):
                     self._homes[reply.client] = [delivery.node]
         return found  # who is still silent may yet be heard
 

@@ -2,7 +2,8 @@
 
 A node holds what the last step left with a client and what the one before did. So a request that
 is asked again finds what it found the first time, and a server that goes on from the checkpoint
-before finds the memory that belongs to it.
+before finds the memory that belongs to it. Apart from that, it holds what a client must know
+between the messages of one masked round, which belongs to no step and goes with the next one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,14 @@ class MemoryStore(Protocol):
         """The last step that left something with a client."""
         ...
 
+    def session(self, client: ClientId) -> bytes:
+        """What `keep_session` was last given for a client; nothing if it never was."""
+        ...
+
+    def keep_session(self, client: ClientId, session: bytes) -> None:
+        """Keep the secrets of a masked round, in place of those of another."""
+        ...
+
 
 @dataclass
 class _Kept:
@@ -52,6 +61,7 @@ class InProcessMemory:
 
     def __init__(self, as_bytes: bool = False) -> None:
         self._kept: dict[ClientId, _Kept] = {}
+        self._sessions: dict[ClientId, bytes] = {}
         self._as_bytes = as_bytes
 
     def before(self, client: ClientId, step: int) -> Tensors:
@@ -80,11 +90,20 @@ class InProcessMemory:
     def drop(self, client: ClientId) -> None:
         """Forget a client."""
         self._kept.pop(client, None)
+        self._sessions.pop(client, None)
 
     def newest_step(self, client: ClientId) -> int | None:
         """The last step that left something with a client."""
         kept = self._kept.get(client)
         return max(kept.by_step) if kept is not None else None
+
+    def session(self, client: ClientId) -> bytes:
+        """What `keep_session` was last given for a client; nothing if it never was."""
+        return self._sessions.get(client, b"")
+
+    def keep_session(self, client: ClientId, session: bytes) -> None:
+        """Keep the secrets of a masked round, in place of those of another."""
+        self._sessions[client] = session
 
 
 def step_before(known: Sequence[int], has_dropped: bool, step: int) -> int | None:

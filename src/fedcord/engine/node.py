@@ -16,6 +16,16 @@ that was lost can be asked for once more.
 | `predict` | answers for given inputs | class scores |
 | `forget` | the client's last work once more; its memory is deleted | the update to take out |
 | `memory` | gives or takes a client's memory: simulations only | the memory |
+
+In a masked round (see `fedcord.secure`) four verbs take the place of `update`. A node that agreed
+to masks no longer answers `update` and `forget` in rounds that can have them.
+
+| verb | does | answers with |
+|---|---|---|
+| `advertise` | draws fresh keys | public keys |
+| `share` | shares its secrets among all who advertised | sealed shares |
+| `mask` | one round of a client's work; keeps its memory | the masked update |
+| `unmask` | nothing | one share of each site's secret |
 """
 
 from __future__ import annotations
@@ -31,8 +41,10 @@ from fedcord.core.contract import (
     Algorithm,
     ClientId,
     ClientResult,
+    Combination,
     Env,
     Personalizes,
+    SumsSuffice,
     TrainsStacked,
     Update,
 )
@@ -46,6 +58,7 @@ from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.evaluation import evaluate
 from fedcord.engine.memory_store import MemoryStore
 from fedcord.engine.requests import (
+    MASKING,
     Parcel,
     Reply,
     Request,
@@ -59,6 +72,7 @@ from fedcord.engine.requests import (
 )
 from fedcord.engine.reuse import Visit, WorkCache
 from fedcord.metrics.sums import Detail
+from fedcord.secure.availability import check_available
 
 MAX_WEIGHT = 1e15
 """Largest weight of an update: more examples than anyone has, and sums of weights stay exact
@@ -113,11 +127,14 @@ class Agreement:
         configuration: hash of the run's settings.
         task: shapes, classes and constants of preparation, as plain values.
         version: of fedcord.
+        secure: share of a round's clients that must stay for their sum to be read, where rounds
+            are masked; None: updates travel in the open. Part of the configuration.
     """
 
     configuration: str = ""
     task: Mapping[str, Any] = field(default_factory=dict)
     version: str = __version__
+    secure: float | None = None
 
     def differences(self, other: Agreement) -> list[str]:
         """In what another one differs, in words."""
@@ -212,7 +229,17 @@ class ClientNode:
         elif request.verb == "survey":
             raise ProtocolError("this node has its task already; only sites answer a survey.")
         elif request.verb == "update":
-            yield from self._updates(request, parcel.clients)
+            self._check_open(request)
+            for visit, done in self._work(request, parcel.clients):
+                yield done if isinstance(done, Reply) else _sent(request, visit, done)
+        elif request.verb in MASKING:
+            check_available()
+            if request.verb == "mask":
+                yield from self._masked_updates(request, parcel)
+            else:
+                from fedcord.engine.site_steps import steps
+
+                yield from steps(self._store, request, parcel, self._agreement.secure)
         elif request.verb == "evaluate" and not parcel.clients:
             yield self._common_test(request, parcel.options)
         else:
@@ -247,8 +274,41 @@ class ClientNode:
             who = client_said(client, self._source.names)
             raise CheckpointError(f"{who}: {error}") from error
 
-    def _updates(self, request: Request, clients: Sequence[ClientId]) -> Iterator[Reply]:
-        """The work of clients that are visited together, some of it perhaps done before."""
+    def _check_open(self, request: Request) -> None:
+        """Refuse to send in the open what was agreed to be masked."""
+        if self._agreement.secure is not None and self._needs(request) is not None:
+            raise ProtocolError(
+                f"it was agreed that this round is masked, so '{request.verb}' is not answered."
+            )
+
+    def _needs(self, request: Request) -> Combination | None:
+        if not self._algorithm.traits.sums_suffice:
+            return None
+        return cast(SumsSuffice, self._algorithm).needs_only(request.env(self._task))
+
+    def _masked_updates(self, request: Request, parcel: Parcel) -> Iterator[Reply]:
+        """As `update`, under masks."""
+        from fedcord.engine.site_steps import Masking
+
+        needs = self._needs(request)
+        if needs is None:
+            raise ProtocolError("this round cannot be masked: its updates are needed one by one.")
+        masking, request = Masking.of(self._store, request, parcel, needs)
+        for visit, done in self._work(request, parcel.clients):
+            if isinstance(done, Reply):
+                yield done
+            else:
+                agreed = self._algorithm.expected_update(request.shared, visit.env)
+                values = {**done.saved, "keeps": bool(done.result.memory)}
+                yield masking.reply(visit.client, done.result.update, agreed, values)
+
+    def _work(
+        self, request: Request, clients: Sequence[ClientId]
+    ) -> Iterator[tuple[Visit, _Done | Reply]]:
+        """The work of clients that are visited together, some of it perhaps done before.
+
+        In place of work that is not sound, the reply that says so.
+        """
         visits = [
             Visit(
                 client,
@@ -262,23 +322,21 @@ class ClientNode:
         fresh = [visit for visit in visits if visit.client not in done]
         results = do_visits(self._algorithm, self._task, request.shared, fresh)
         for visit in visits:
-            values: dict[str, Any] = {}
+            saved: dict[str, float] = {}
             if visit.client in done:
-                result, values["saved_seconds"] = done[visit.client]
+                result, saved["saved_seconds"] = done[visit.client]
             else:
                 started = time.perf_counter()
                 found = next(results)
                 if isinstance(found, str):
-                    yield refused(request, visit.client, found)
+                    yield visit, refused(request, visit.client, found)
                     continue
                 result = found
                 if self._cache is not None:
                     seconds = time.perf_counter() - started
                     self._cache.put(self._algorithm, request, visit, result, seconds)
             self._store.keep(visit.client, request.step, result.memory)
-            values |= sayable(result.update)
-            values["keeps"] = bool(result.memory)
-            yield answered(request, visit.client, result.update.tensors, values)
+            yield visit, _Done(result, saved)
 
     def _common_test(self, request: Request, options: Mapping[str, Any]) -> Reply:
         """The shared model on a part of the common test set."""
@@ -303,6 +361,7 @@ class ClientNode:
             self._store.keep(client, request.step, made)
             return answered(request, client, values={"keeps": bool(made)})
         if request.verb == "forget":
+            self._check_open(request)
             update = self._algorithm.client_update(request.shared, {}, data, env).update
             self._store.drop(client)
             return answered(request, client, update.tensors, sayable(update))
@@ -338,6 +397,21 @@ class ClientNode:
             return answered(request, client, values={"left_by": None})
         kept = self._kept(client, newest + 1)
         return answered(request, client, kept, {"left_by": newest})
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A client's work, and how many seconds it took earlier if it was not done now."""
+
+    result: ClientResult
+    saved: Mapping[str, float]
+
+
+def _sent(request: Request, visit: Visit, done: _Done) -> Reply:
+    """The update, in the open."""
+    update, keeps = done.result.update, bool(done.result.memory)
+    values = {**done.saved, **sayable(update), "keeps": keeps}
+    return answered(request, visit.client, update.tensors, values)
 
 
 def _whole(options: Mapping[str, Any], name: str, default: int) -> int:

@@ -34,8 +34,14 @@ Verb = Literal[
     "predict",
     "forget",
     "memory",
+    "advertise",
+    "share",
+    "mask",
+    "unmask",
 ]
 VERBS: tuple[str, ...] = get_args(Verb)
+MASKING: tuple[Verb, ...] = ("advertise", "share", "mask", "unmask")
+"""The verbs of a masked round, in their order."""
 
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 16 * 2**20
@@ -83,12 +89,14 @@ class Parcel:
         options: what else a verb needs to know, as JSON can hold it.
         node: where it must be done; None: wherever its clients live.
         cost: how long it may take compared with others, for the order of sending.
+        tensors: what goes to these clients alone.
     """
 
     clients: tuple[ClientId, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     node: int | None = None
     cost: int = 1
+    tensors: Tensors = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -194,15 +202,15 @@ def unpack_request(data: bytes) -> Request:
 
 def pack_parcel(parcel: Parcel) -> bytes:
     """Who is asked; goes with a packed request. Nodes need not know what it costs."""
-    return pack({"clients": list(parcel.clients), "options": dict(parcel.options)}, {})
+    return pack({"clients": list(parcel.clients), "options": dict(parcel.options)}, parcel.tensors)
 
 
 def unpack_parcel(data: bytes) -> Parcel:
     """The inverse of `pack_parcel`, but for what nodes need not know."""
-    header, _ = unpack(data)
+    header, tensors = unpack(data)
     try:
         clients = tuple(count(client) for client in header["clients"])
-        return Parcel(clients, dict(header["options"]))
+        return Parcel(clients, dict(header["options"]), tensors=tensors)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"a parcel's header is incomplete ({error}).") from error
 

@@ -11,17 +11,17 @@ from fedcord.core.contract import (
     METRIC,
     Algorithm,
     ClientId,
+    Combination,
     Env,
-    Observes,
     Probes,
     ServerState,
+    SumsSuffice,
     TrainsStacked,
-    Update,
 )
-from fedcord.core.errors import NumericalError, ProtocolError
+from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors, select
-from fedcord.engine.federation import Federation, Missing, Phase, Traffic
-from fedcord.engine.node import check_update
+from fedcord.engine.arrivals import Arrivals
+from fedcord.engine.federation import ROUND, Federation, Missing, Phase, Traffic
 from fedcord.engine.requests import Reply, Request, Verb
 from fedcord.engine.threads import torch_threads
 from fedcord.metrics.sums import Detail, Evaluation
@@ -36,8 +36,10 @@ class RoundRecord:
         participants: clients visited.
         refused: reasons of updates that were not accepted.
         train_loss: mean training loss reported by clients, weighted; None when none was.
-        bytes_up: size of all accepted and refused updates' tensors; 0 in a probe.
-        bytes_down: size of the shared tensors times the clients they went to; 0 in a probe.
+        bytes_up: size of all accepted and refused updates' tensors, and of what clients sent for
+            masks; 0 in a probe.
+        bytes_down: size of the shared tensors times the clients they went to, and of what they
+            were sent for masks; 0 in a probe.
         seconds: wall-clock time of the round with its evaluation.
         evaluation: on the server's test set, when this round had one; over all clients that have
             taken part where they keep their own models.
@@ -82,6 +84,8 @@ class Schedule:
         threads: threads of every computation; more than one changes bits.
         detail: what evaluations count beside what they always do.
         final_detail: the same, of the evaluation after the last round.
+        secure: share of a round's clients that must stay for their sum to be read, where rounds
+            that need sums only are masked; None: updates travel in the open.
     """
 
     num_rounds: int
@@ -90,91 +94,7 @@ class Schedule:
     threads: int = 1
     detail: Detail = field(default_factory=Detail)
     final_detail: Detail = field(default_factory=Detail)
-
-
-@dataclass
-class _Arrivals:
-    """Checks updates as they arrive and counts who sent them."""
-
-    algorithm: Algorithm
-    request: Request
-    env: Env
-    quorum: float
-    on_client: Callable[[ClientId], None]
-    asked: int = 0
-    refused: list[str] = field(default_factory=list)
-    missing: dict[ClientId, str] = field(default_factory=dict)
-    accepted: int = 0
-    loss_sum: float = 0.0
-    loss_weight: float = 0.0
-    saved_seconds: float = 0.0
-    notes: list[str] = field(default_factory=list)
-    client_metrics: dict[ClientId, dict[str, float]] = field(default_factory=dict)
-
-    def check(self, answers: Iterator[Reply | Missing]) -> Iterator[tuple[ClientId, Update]]:
-        for answer in answers:
-            self.asked += 1
-            assert answer.client is not None
-            self.on_client(answer.client)
-            if isinstance(answer, Missing):
-                self.missing[answer.client] = f"{answer.outcome}: {answer.reason}"
-                continue
-            update = self._update(answer, answer.client)
-            if update is not None:
-                yield answer.client, update
-        self._end()
-
-    def _update(self, reply: Reply, client: ClientId) -> Update | None:
-        """The update of a reply, or None when it is refused."""
-        if reply.refusal is not None:
-            self.refused.append(reply.refusal)
-            return None
-        # asked anew for each: what a client must send may depend on who it is
-        agreed = self.algorithm.expected_update(self.request.shared, self.env.at(client))
-        try:
-            update = reply.update(self.env.said(client))
-            check_update(update, agreed, self.env.said(client))
-        except ProtocolError as error:
-            self.refused.append(str(error))
-            return None
-        self.accepted += 1
-        self.saved_seconds += float(reply.values.get("saved_seconds", 0.0))
-        if "train_loss" in update.metrics:
-            self.loss_sum += update.weight * update.metrics["train_loss"]
-            self.loss_weight += update.weight
-        self._listen(client, update.metrics)
-        return update
-
-    def _listen(self, client: ClientId, metrics: Mapping[str, float]) -> None:
-        more = {name: value for name, value in metrics.items() if name != "train_loss"}
-        if more:
-            self.client_metrics[client] = more
-        if self.algorithm.traits.observes:
-            found = cast(Observes, self.algorithm).observations(metrics)
-            self.notes += [f"{self.env.said(client)}: {text}" for text in found]
-
-    def _end(self) -> None:
-        """Everybody was heard: were there enough?"""
-        round_ = self.request.round + 1
-        heard = self.asked - len(self.missing)
-        if heard < self.quorum * self.asked:
-            client, why = next(iter(self.missing.items()))
-            raise ProtocolError(
-                f"round {round_}: {heard} of {self.asked} clients answered, fewer than the quorum "
-                f"of {self.quorum:g} of them ({self.env.said(client)} {why}); the last good "
-                "checkpoint is intact. Go on with --resume when they are back, or accept fewer "
-                "with --quorum."
-            )
-        if self.accepted == 0:
-            reasons = [*self.refused, *self.missing.values()]
-            raise NumericalError(
-                f"round {round_}: all {self.asked} updates were refused; the last good checkpoint "
-                f"is intact. First reason: {reasons[0]}"
-            )
-
-    @property
-    def train_loss(self) -> float | None:
-        return self.loss_sum / self.loss_weight if self.loss_weight > 0 else None
+    secure: float | None = None
 
 
 def run_rounds(
@@ -207,8 +127,15 @@ def run_rounds(
             request = _request("update", state.shared, here, step=round_)
             clients = schedule.participants(round_)
             quorum = federation.patience.quorum
-            arrivals = _Arrivals(algorithm, request, here, quorum, on_client)
-            updates = arrivals.check(federation.ask(request, clients, "training", stacked))
+            arrivals = Arrivals(algorithm, request, here, quorum, on_client)
+            needs = None if schedule.secure is None else needs_only(algorithm, here)
+            if schedule.secure is None or needs is None:
+                updates = arrivals.check(federation.ask(request, clients, "training", stacked))
+            else:
+                from fedcord.engine.masked_round import masked_updates
+
+                how = schedule.secure, needs, stacked
+                updates = masked_updates(federation, arrivals, clients, *how)
             state = algorithm.aggregate(state, updates, here)
             for _ in updates:  # a method may stop reading early; everyone is still heard
                 pass
@@ -222,14 +149,14 @@ def run_rounds(
             is_probe = bool(traits.probes) and cast(Probes, algorithm).is_probe(here)
             if is_probe:
                 passed.pop("training", None)  # a deployment would not have it
-            training = passed.get("training", Traffic())
+            exchanged = [passed.get(phase, Traffic()) for phase in ROUND]
             record = RoundRecord(
                 round_ + 1,
                 len(clients),
                 tuple(arrivals.refused),
                 arrivals.train_loss,
-                training.up,
-                training.down,
+                sum(traffic.up for traffic in exchanged),
+                sum(traffic.down for traffic in exchanged),
                 time.perf_counter() - started,
                 evaluation,
                 tuple(arrivals.notes),
@@ -244,6 +171,13 @@ def run_rounds(
             )
             on_round(state, record)
     return state
+
+
+def needs_only(algorithm: Algorithm, env: Env) -> Combination | None:
+    """What is enough of all updates of a round; None: the server needs them one by one."""
+    if not algorithm.traits.sums_suffice:
+        return None
+    return cast(SumsSuffice, algorithm).needs_only(env)
 
 
 def evaluate_model(

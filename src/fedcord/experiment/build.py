@@ -31,8 +31,9 @@ from fedcord.experiment.arrange import arrange, parts_of
 from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, feature_values, is_applicable
-from fedcord.experiment.holdings import Holdings
+from fedcord.experiment.holdings import TASK, Holdings
 from fedcord.experiment.load import OWN_DATA
+from fedcord.experiment.masking import masking_review
 from fedcord.models.registry import check_model, network_factory
 
 TASK_FACTORY = "fedcord.experiment.build:task_from_values"
@@ -70,7 +71,8 @@ class Plan:
     def agreement(self) -> Agreement:
         """What everybody must have in common; where somebody's files lie is nobody's business."""
         values = {k: v for k, v in self.values.items() if k != "data_dirs"}
-        return Agreement(self.config.hash, {**self.facts.plain(), **values})
+        task = {**self.facts.plain(), **values}
+        return Agreement(self.config.hash, task, secure=self.config.secure)
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ class Experiment:
             has_common_test=is_common,
             test_counts=labels.bincount(minlength=dataset.num_classes).tolist(),
             notes=dataset.notes + spread.warnings,
+            more={TASK: self.plan.facts.plain()},
         )
 
     def warnings(self) -> tuple[str, ...]:
@@ -301,7 +304,7 @@ def _reviewed(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
                 "a method that takes any networks, such as accord or fedproto.",
             )
         )
-    return algorithm.review(task)
+    return algorithm.review(task) + masking_review(algorithm, task, config)
 
 
 def task_values(

@@ -29,7 +29,7 @@ from fedcord.models.registry import check_model
 from fedcord.store.checksums import FAILURE
 from fedcord.store.run_folder import RunFolder
 
-OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every")
+OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure")
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
 
 MAX_SEEDS = 10_000

@@ -56,6 +56,13 @@ class RunConfig:
     validation: float = param(0.1, "share of a client's data for selection", at_least=0, below=1)
     test: float = param(0.1, "share of a client's data for its own test", at_least=0, below=1)
     evaluate_every: int = param(1, "rounds between evaluations", at_least=1)
+    secure: float | None = param(
+        None,
+        "mask updates so that the server reads only their sum: the share of a round's clients that "
+        "must stay for it; none: updates travel in the open",
+        above=0.5,
+        at_most=1,
+    )
     threads: int = param(
         1, "threads of a computation; changes bits", at_least=1, at_most=MAX_THREADS
     )

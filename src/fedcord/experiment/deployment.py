@@ -18,14 +18,14 @@ from fedcord.data.facts import DataFacts
 from fedcord.engine.federation import Federation, Member, Patience
 from fedcord.experiment.build import Plan, make_plan
 from fedcord.experiment.config import RunConfig
-from fedcord.experiment.holdings import Holdings
+from fedcord.experiment.holdings import TASK, Holdings
 from fedcord.experiment.survey import Sites, survey
 from fedcord.experiment.terms import Terms
 from fedcord.store.checksums import PARTITION, PROVENANCE
 from fedcord.store.run_folder import RunFolder
 
-TASK, MEMBERS, RUN = "task", "sites", "run"
-"""Entries of `partition.json` and, the last, of `provenance.json` that only a deployment has."""
+MEMBERS, RUN = "sites", "run"
+"""Entries of `partition.json` and of `provenance.json` that only a deployment has."""
 
 
 def plan_for_sites(

@@ -111,6 +111,11 @@ def forget_client(
         is_verified = begun is None and folder.check()
         experiment = build_experiment(load_config(folder.read_config()), data_dirs=data_dirs)
         algorithm = experiment.algorithm
+        if experiment.config.secure is not None:
+            raise ConfigError(
+                f"nobody can be taken out of '{run}': its updates were masked, so that only their "
+                "sum is known; train again without the client."
+            )
         if not algorithm.traits.holds_sums:
             raise ConfigError(
                 f"{experiment.config.algorithm} does not keep sums, so nobody can be taken out "

@@ -8,6 +8,9 @@ from typing import Any
 
 from fedcord.data.partitioners.partitioner import Indices
 
+TASK = "task"
+"""Entry of `partition.json`: the form of examples and the constants they are prepared by."""
+
 
 @dataclass(frozen=True)
 class Holdings:
@@ -30,7 +33,7 @@ class Holdings:
         has_common_test: whether there is a test set that is nobody's own.
         test_counts: examples of each class that models are tested on; None: nobody told.
         notes: what deserves a second look, in plain words.
-        more: further entries of `partition.json`, which a deployment needs to go on.
+        more: further entries of `partition.json`: the task, and what a deployment needs to go on.
     """
 
     spec: str

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedcord.core.contract import ClientId
 from fedcord.data.facts import DataFacts
-from fedcord.engine.federation import Phase, Traffic
+from fedcord.engine.federation import ROUND, Phase, Traffic
 from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment.build import Plan
 from fedcord.experiment.config import RunConfig
@@ -127,7 +127,7 @@ def result_record(
     """The content of `result.json`."""
     config, last = plan.config, metrics[-1]
     passed = _added([*(line.get("traffic", {}) for line in metrics), _traffic(after)])
-    own = passed.get("personalisation", {})
+    counted = [passed.get(phase, {}) for phase in (*ROUND, "personalisation")]
     return {
         "algorithm": config.algorithm,
         "dataset": config.dataset,
@@ -142,8 +142,8 @@ def result_record(
         "balanced_accuracy": last.get("balanced_accuracy"),  # older versions did not measure it
         "loss": last["loss"],
         **measured,
-        "bytes_up": passed.get("training", {}).get("up", 0) + own.get("up", 0),
-        "bytes_down": passed.get("training", {}).get("down", 0) + own.get("down", 0),
+        "bytes_up": sum(traffic.get("up", 0) for traffic in counted),
+        "bytes_down": sum(traffic.get("down", 0) for traffic in counted),
         "traffic": passed,
         "seconds": round(sum(line["seconds"] for line in metrics), 3),
         "refused": sum(len(line["refused"]) for line in metrics),

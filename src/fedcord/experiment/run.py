@@ -30,6 +30,7 @@ from fedcord.experiment.records import provenance_record, result_record, round_r
 from fedcord.experiment.survey import Sites
 from fedcord.metrics.registry import DEFAULT, metric_problems
 from fedcord.metrics.sums import Evaluation
+from fedcord.secure.threshold import LEAST_SITES
 from fedcord.store.checkpoint import (
     Checkpoint,
     load_newest,
@@ -258,12 +259,21 @@ def _run(
     def eligible() -> list[ClientId]:
         return [k for k, member in sorted(federation.members.items()) if member.train > 0]
 
+    def in_a_round(there: int) -> int:
+        return max(1, math.floor(config.participation * there + 0.5))
+
     def participants(round_: int) -> list[ClientId]:
         there = eligible()
-        count = max(1, math.floor(config.participation * len(there) + 0.5))
-        return sample_clients(config.seed, exchange_at(algorithm, round_), there, count)
+        step = exchange_at(algorithm, round_)
+        return sample_clients(config.seed, step, there, in_a_round(len(there)))
 
-    how = config.evaluate_every, config.threads, detail_of_rounds(metric), in_full
+    count = in_a_round(len(eligible()))
+    if config.secure is not None and count < LEAST_SITES:
+        raise ConfigError(
+            f"secure = {config.secure:g} with {count} client in a round: its sum would be that "
+            f"client's update; take at least {LEAST_SITES} clients, or leave --secure out."
+        )
+    how = config.evaluate_every, config.threads, detail_of_rounds(metric), in_full, config.secure
     schedule = Schedule(env.num_rounds, participants, *how)
     watch.started(known, state.round)
     saved_at = time.monotonic()

@@ -129,6 +129,8 @@ class LocalNetwork:
         values = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
         write_atomically(self._home / "config.toml", tomli_w.dumps(values))
         command = ["flower-superlink", *secured, "--host", HERE, "--port", str(self._port)]
+        # so that SuperNodes find their SuperLink again when it was killed and started again
+        command += ["--database", str(self._home / "link.sqlite")]
         command += ["--simulation"] if self._simulated else []
         self.link = self.keep("SuperLink", command)
         ends = time.monotonic() + START_SECONDS

@@ -75,7 +75,7 @@ class Rehearsal:
         experiment = build_experiment(  # whatever does not fit is told before anything starts
             config, None, place.data_dirs, place.allow_download, watch.feature, watch.download
         )
-        self._start_nodes(config, place)
+        self.start_nodes(config, place)
         outcome = self.network.folder / "outcome.json"
         outcome.unlink(missing_ok=True)
         told = AppConfig.of(
@@ -97,7 +97,7 @@ class Rehearsal:
         self._follow(process, folder, experiment, watch, outcome)
         return _told(outcome, process)
 
-    def _start_nodes(self, config: RunConfig, place: Place) -> None:
+    def start_nodes(self, config: RunConfig, place: Place) -> None:
         """Have the sites of this run up; a SuperNode serves all runs of a study."""
         for client in range(self.num_nodes):
             write_rehearsing_site(self._sites / str(client) / SITE_FILE, config, client, place)

@@ -25,6 +25,7 @@ from fedcord.data.tables.sums import TableSums
 from fedcord.data.tables.survey import agreed_schema
 from fedcord.engine.federation import WEIGHT_BYTES
 from fedcord.engine.population import Population
+from fedcord.engine.rounds import needs_only
 from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Plan, make_plan
 from fedcord.experiment.config import RunConfig
@@ -65,6 +66,8 @@ class RoundMessages:
         sends: tensors from the site.
         bytes_up: all of them and the weight, in one round.
         bytes_down: what the site is sent in one round.
+        hidden: in a masked round, what is in the masked message; of it the server reads everybody's
+            sum only.
     """
 
     first: int
@@ -72,6 +75,7 @@ class RoundMessages:
     sends: tuple[Message, ...]
     bytes_up: int
     bytes_down: int
+    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,12 +186,12 @@ def _rounds(plan: Plan, data: ClientData, client: int) -> list[RoundMessages]:
     for round_ in range(config.rounds):
         here = Env(plan.task, config.seed, round_, config.rounds)
         sends = algorithm.expected_update(state.shared, here.at(client))
-        messages = tuple(_message(name, spec) for name, spec in sorted(sends.items()))
+        is_masked = config.secure is not None and needs_only(algorithm, here) is not None
         is_probe = bool(algorithm.traits.probes) and cast(Probes, algorithm).is_probe(here)
         if not is_probe:  # a deployment has none
-            up = sum(message.bytes for message in messages) + WEIGHT_BYTES
-            passed = RoundMessages(round_ + 1, round_ + 1, messages, up, num_bytes(state.shared))
-            _append(found, passed)
+            passed = _masked(sends, len(others)) if is_masked else _in_the_open(sends)
+            down = passed.bytes_down + num_bytes(state.shared)
+            _append(found, replace(passed, first=round_ + 1, last=round_ + 1, bytes_down=down))
         is_settled = algorithm.traits.rounds is None and round_ >= 2 and len(found) < round_ + 1
         if is_settled or round_ + 1 == config.rounds:
             found[-1] = replace(found[-1], last=config.rounds)
@@ -199,6 +203,21 @@ def _rounds(plan: Plan, data: ClientData, client: int) -> list[RoundMessages]:
             updates.append((k, result.update))
         state = algorithm.aggregate(state, iter(updates), here)
     return found
+
+
+def _in_the_open(sends: Mapping[str, TensorSpec]) -> RoundMessages:
+    """An update as it is."""
+    messages = tuple(_message(name, spec) for name, spec in sorted(sends.items()))
+    return RoundMessages(1, 1, messages, sum(m.bytes for m in messages) + WEIGHT_BYTES, 0)
+
+
+def _masked(sends: Mapping[str, TensorSpec], count: int) -> RoundMessages:
+    """What takes the place of an update, whose weight is among the masked numbers."""
+    from fedcord.engine.masked_round import sent_by_a_site, sent_to_a_site
+
+    messages = tuple(_message(*item) for item in sent_by_a_site(sends, count).items())
+    up, down = sum(message.bytes for message in messages), sent_to_a_site(count)
+    return RoundMessages(1, 1, messages, up, down, hidden=tuple(sorted(sends)))
 
 
 def _participants(config: RunConfig, client: ClientId) -> list[ClientId]:

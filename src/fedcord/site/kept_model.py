@@ -8,30 +8,18 @@ predictions need neither server nor network from then on.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import safetensors
-import torch
-from torch import Tensor
 
 from fedcord.core.atomic import write_atomically
-from fedcord.core.contract import Env
-from fedcord.core.errors import CheckpointError, ConfigError, DataError, ProtocolError
-from fedcord.core.examples import ClientData, Examples
-from fedcord.core.task import Task
+from fedcord.core.errors import CheckpointError, ConfigError, ProtocolError
 from fedcord.core.tensors import Tensors, encode, hash_tensors, prefixed, select
-from fedcord.data.dataset import Array
-from fedcord.data.facts import DataFacts
-from fedcord.engine.evaluation import BATCH
-from fedcord.engine.population import Population
 from fedcord.engine.requests import Parcel, Request
-from fedcord.engine.threads import torch_threads
-from fedcord.experiment.build import make_plan
-from fedcord.experiment.frozen_features import as_features
 from fedcord.experiment.terms import Terms
 from fedcord.site.site_file import SiteFile
+from fedcord.trained.model import Moment, TrainedModel
 
 MODELS = "models"
 SHARED, MEMORY = "shared", "memory"
@@ -63,62 +51,19 @@ def _word(text: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "-" for c in text)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeptModel:
     """A model that a run has left with a site.
 
     Attributes:
         path: of the file.
         terms: of the run.
-        shared: the final model as the server sent it.
-        memory: the site's own part.
-        place: seed, round, rounds and client, the address of the model's random numbers.
+        model: the final one as the server sent it, with the site's own part.
     """
 
     path: Path
     terms: Terms
-    shared: Tensors
-    memory: Tensors
-    place: tuple[int, int, int, int]
-
-    @property
-    def facts(self) -> DataFacts:
-        """The form of the examples it takes."""
-        assert self.terms.facts is not None
-        return self.terms.facts
-
-    def scores(
-        self, inputs: Array, site: SiteFile, on_done: Callable[[int, int], None]
-    ) -> Iterator[Tensor]:
-        """Class scores [B, C] of stored inputs [N, ...], batch by batch."""
-        if tuple(inputs.shape[1:]) != self.facts.input_shape:
-            raise DataError(
-                f"examples have shape {list(inputs.shape[1:])}, the model takes "
-                f"{list(self.facts.input_shape)}."
-            )
-        seed, round_, num_rounds, client = self.place
-        plan = make_plan(self.terms.config, self.facts, site.data_dirs or None)
-        env = Env(plan.task, seed, round_, num_rounds, client)
-        with torch_threads(self.terms.config.threads):
-            predictor = plan.algorithm.predictor(self.shared, self.memory, env)
-            for start in range(0, len(inputs), BATCH):
-                part = torch.tensor(inputs[start : start + BATCH])
-                if plan.encoder is not None:
-                    part = _features(part, plan.encoder, self.terms.config.threads, site)
-                prepared = plan.task.prepare(part).to(plan.task.device)
-                yield predictor.scores(prepared).cpu()
-                on_done(min(start + BATCH, len(inputs)), len(inputs))
-
-
-def _features(part: Tensor, encoder: Task, threads: int, site: SiteFile) -> Tensor:
-    labels = torch.zeros(len(part), dtype=torch.int64)
-    nothing = Examples(part[:0], labels[:0])
-    people = Population.from_clients(
-        [ClientData(Examples(part, labels), nothing, nothing)], nothing
-    )
-    folders = site.data_dirs or None
-    people, _ = as_features(people, encoder, threads, folders, lambda done, total: None)
-    return people.inputs
+    model: TrainedModel
 
 
 def find_model(site: SiteFile, named: str | None = None) -> KeptModel:
@@ -149,5 +94,8 @@ def _read(path: Path, site: SiteFile) -> KeptModel:
             raise ValueError("it does not say what examples look like")
     except (OSError, safetensors.SafetensorError, KeyError, ValueError, ProtocolError) as error:
         raise CheckpointError(f"the model '{path}' cannot be used ({error}).") from error
-    place = seed, round_, rounds, client
-    return KeptModel(path, terms, select(tensors, SHARED), select(tensors, MEMORY), place)
+    shared, memory = select(tensors, SHARED), select(tensors, MEMORY)
+    moment = Moment(seed, round_, rounds, client)
+    folders = site.data_dirs or None
+    model = TrainedModel(terms.config, terms.facts, shared, memory, moment, folders)
+    return KeptModel(path, terms, model)

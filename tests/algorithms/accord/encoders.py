@@ -86,7 +86,10 @@ def pooled_features(
 
 
 def run(
-    accord: Accord, values: dict[str, object] = VECTOR, sizes: tuple[int, ...] = (40, 25, 12, 60)
+    accord: Accord,
+    values: dict[str, object] = VECTOR,
+    sizes: tuple[int, ...] = (40, 25, 12, 60),
+    secure: float | None = None,
 ) -> tuple[list[ServerState], list[RoundRecord]]:
     """A whole run; the states after every round and what was recorded."""
     here, rounds = task(values), accord.traits.rounds
@@ -100,7 +103,8 @@ def run(
         records.append(record)
 
     everyone = range(len(sizes))
-    run_rounds(accord, reached, env, states[0], Schedule(rounds, lambda _: everyone), note)
+    schedule = Schedule(rounds, lambda _: everyone, secure=secure)
+    run_rounds(accord, reached, env, states[0], schedule, note)
     return states, records
 
 

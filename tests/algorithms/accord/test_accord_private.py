@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.accord.accord import Accord
-from fedcord.algorithms.analytic.masked_sums import COHORT
 from fedcord.algorithms.analytic.privacy import noisy_system, sensitivity, solve_noisy
 from fedcord.checks import CHECKS, Expectations, check_algorithm
 from fedcord.cli.main import main
@@ -44,11 +43,9 @@ def private(epsilon: float = 1.0, **values: Any) -> Accord:
 
 
 def ready(accord: Accord, seed: int = 0) -> tuple[ServerState, Env]:
-    """The state before the sums, with drawn encoders; announced where sums are masked."""
+    """The state before the sums, with drawn encoders."""
     env = at_sums(accord, seed=seed)
-    state = with_encoders(accord, env, CHOSEN)
-    cohort = {COHORT: torch.arange(3)} if accord.is_masked else {}
-    return replace(state, shared={**state.shared, **cohort}), env
+    return with_encoders(accord, env, CHOSEN), env
 
 
 def sums(accord: Accord, data: ClientData) -> Tensor:
@@ -137,9 +134,9 @@ def noise_in_result(accord: Accord, seed: int) -> tuple[Tensor, Tensor]:
     ("noise_at", "wire", "times"),
     [
         ("server", "packed64", 1.0),
-        ("server", "masked64", 1.0),
+        ("server", "fixed64", 1.0),
         ("distributed", "packed64", math.sqrt(3 / 2)),
-        ("distributed", "masked64", math.sqrt(3 / 2)),
+        ("distributed", "fixed64", math.sqrt(3 / 2)),
         ("local", "svec", math.sqrt(3)),
     ],
 )
@@ -234,8 +231,7 @@ def test_notes_say_plainly_that_encoders_are_not_covered() -> None:
     assert "(2, 1e-05)-differentially private" in claim
     assert "epsilon = 2 covers the head given the encoders. The ENCODERS ARE NOT COVERED" in limit
     shares = private(2.0, privacy={"noise_at": "distributed"})
-    assert any("use wire=masked64" in note for note in shares.review(task()).notes)
-    assert len(replace(shares, wire="masked64").review(task()).notes) == 4
+    assert any("use it with --secure" in note for note in shares.review(task()).notes)
 
 
 def test_a_private_run_says_so_and_cannot_forget(

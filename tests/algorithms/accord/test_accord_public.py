@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedcord.algorithms.accord.accord import Accord
-from fedcord.algorithms.analytic.masked_sums import COHORT
 from fedcord.checks import CHECKS, Expectations, check_algorithm
 from fedcord.cli.main import main
 from fedcord.core.contract import Env
@@ -109,10 +108,10 @@ def test_images_are_seen_through_the_named_encoder_as_it_is_built_elsewhere() ->
     assert joined.shape[1] == accord.joint.num_features([0, 2], env.task) == 2 * 32 + 24 + 1
 
 
-@pytest.mark.parametrize("wire", ["packed64", "masked64"])
-def test_the_public_encoder_never_travels_and_only_widens_the_sums(wire: str) -> None:
-    _, plain = run(method(wire=wire))
-    states, public = run(method(wire=wire, joint={"public": "pixels"}))
+@pytest.mark.parametrize("secure", [None, 0.6])
+def test_the_public_encoder_never_travels_and_only_widens_the_sums(secure: float | None) -> None:
+    _, plain = run(method(), secure=secure)
+    states, public = run(method(joint={"public": "pixels"}), secure=secure)
     assert [r.bytes_down for r in public] == [r.bytes_down for r in plain]
     assert [r.bytes_up for r in public[:-1]] == [r.bytes_up for r in plain[:-1]]
 
@@ -254,20 +253,11 @@ def test_inputs_an_encoder_cannot_read_are_refused() -> None:
     assert re.search("joint.public = 'random-conv': .* reads images", error)
 
 
-def test_masks_noise_and_personal_heads_go_with_it() -> None:
+def test_noise_goes_with_it() -> None:
     clients = [client(SAMPLES, slice(k, None, 3)) for k in range(3)]
-    joint = {"public": "pixels"}
-    heads = []
-    for wire in ("fixed64", "masked64"):
-        accord = method(wire=wire, joint=joint, personal=True)
-        env = at_sums(accord)
-        state = with_encoders(accord, env, [0, 2])
-        start = replace(state, shared={**state.shared, COHORT: torch.arange(3)})
-        after = solved(accord, start, clients, env)
-        heads.append(accord.personalize(after.model, {}, clients[0], env.at(0))["head.weight"])
-    assert torch.equal(*heads)
-    private = method(joint=joint, privacy={"epsilon": 1.0})
+    private = method(joint={"public": "pixels"}, privacy={"epsilon": 1.0})
     env = at_sums(private)
+    state = with_encoders(private, env, [0, 2])
     sent = private.client_update(state.shared, {}, clients[0], env.at(0)).update.tensors
     trace = float(unpack(sent["stats.gram"]).trace())
     assert trace == pytest.approx(len(clients[0].train))  # every sample was shortened to length 1

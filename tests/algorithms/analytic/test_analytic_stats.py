@@ -15,8 +15,6 @@ from fedcord.algorithms.analytic.wire import (
     check_float32_is_enough,
     decode_stats,
     encode_stats,
-    fraction_bits_for,
-    to_fixed,
     wire_spec,
 )
 from fedcord.core.errors import NumericalError, ProtocolError
@@ -161,15 +159,6 @@ def test_t32_class_weights_keep_sums_invariant_and_classes_equal() -> None:
     per_class = (y * sample_weight).sum(0)
     assert torch.allclose(per_class, torch.full((3,), 20.0, dtype=torch.float64))
     assert balancing_weight(torch.tensor([4, 0, 4])).tolist() == [1.0, 0.0, 1.0]
-
-
-def test_fixed_point_refuses_what_overflows_and_counts_its_bits() -> None:
-    with pytest.raises(NumericalError, match="does not fit fixed point with 24 fraction bits"):
-        to_fixed(torch.tensor([1e12], dtype=torch.float64), 24)
-    assert fraction_bits_for(1000, 1.0) == 40
-    assert fraction_bits_for(2**30, 4.0) == 62 - 34
-    with pytest.raises(NumericalError, match="at least 20 are needed"):
-        fraction_bits_for(2**40, 100.0)
 
 
 def test_float32_is_refused_where_the_solve_would_magnify_it() -> None:

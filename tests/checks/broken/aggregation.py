@@ -63,6 +63,15 @@ class MeanOfMeans(NearestMean):
         )
 
 
+@dataclass(frozen=True)
+class MedianCalledMean(Plain):
+    """Says that the mean of models is enough, and takes their median."""
+
+    def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        held = [update.tensors for _, update in updates]
+        return state.next({n: torch.stack([t[n] for t in held]).median(0)[0] for n in held[0]})
+
+
 # --- clients --------------------------------------------------------------------------------------
 
 

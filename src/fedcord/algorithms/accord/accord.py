@@ -9,8 +9,8 @@ on all their features is the ridge regression of all samples of all clients, sol
 
 Travels: up class counts, once, if encoders are to be chosen by them; up the asked clients' encoders
 in FAFI's message (encoder, prototypes, class counts); down the chosen encoders; up Gram matrix and
-moment of the joint features, class counts, with `wire=masked64` readable in their sum only, for
-which clients announce themselves first. Stays: samples, features, personal heads.
+moment of the joint features, class counts, of which the server needs the sum only. Stays: samples,
+features, personal heads.
 
 | paper | here |
 |---|---|
@@ -28,7 +28,6 @@ same give AFL on that encoder with the same λ (GCV tries λ relative to the wid
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -49,12 +48,12 @@ from fedcord.algorithms.accord.phases import Phase, is_asked, phase_at, planned
 from fedcord.algorithms.accord.refinement import refined_encoder
 from fedcord.algorithms.accord.rules import disclosures, setting_rules
 from fedcord.algorithms.accord.selection import Selection
-from fedcord.algorithms.analytic import hiding, masked_sums
+from fedcord.algorithms.analytic import hiding
 from fedcord.algorithms.analytic.closed_form import WEIGHT, zero_predictor
 from fedcord.algorithms.analytic.privacy import Privacy
 from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.algorithms.analytic.sum_messages import summed_stats
-from fedcord.algorithms.analytic.wire import FORMATS, MASKED
+from fedcord.algorithms.analytic.wire import FORMATS
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.alignment import Alignment
 from fedcord.algorithms.oneshot.anchors import Anchors
@@ -69,6 +68,7 @@ from fedcord.core.contract import (
     METRIC,
     ClientId,
     ClientResult,
+    Combination,
     Env,
     Predictor,
     Review,
@@ -105,7 +105,7 @@ class Accord:
     joint: JointFeatures = param(JointFeatures(), "what the head sees")
     ridge: float | str = param("gcv", "λ >= 0 of the head, or gcv", at_least=0, choices=("gcv",))
     balanced: bool = param(False, "give every class the same weight in the head")
-    wire: str = param("packed64", "how sums travel", choices=(*FORMATS, MASKED))
+    wire: str = param("packed64", "how sums travel", choices=FORMATS)
     privacy: Privacy = param(Privacy(), "noise that hides single samples in the sums")
     personal: bool = param(False, "a head of its own for every client, as in FedHiP")
     refinements: int = param(
@@ -123,32 +123,31 @@ class Accord:
         assert self._clients  # its own rules are checked when it is made
 
     @property
-    def is_masked(self) -> bool:
-        """Whether the server can read the sum of all clients' sums only."""
-        return self.wire == MASKED
-
-    @property
     def phases(self) -> tuple[Phase, ...]:
         """What each round is for."""
-        return planned(self.selection.asks_first, self.is_masked, self.refinements)
+        return planned(self.selection.asks_first, self.refinements)
 
     @property
     def traits(self) -> Traits:
         """Encoders are only asked for features, so any will do; a mean needs equal widths.
 
-        Rounds: class counts if needed, encoders, who is there if masked, sums, two per refinement.
+        Rounds: class counts if needed, encoders, sums, two per refinement.
         """
         return Traits(
             rounds=len(self.phases),
             mixes_networks=True,
-            # all but the last solve and its meeting
-            settles_first=(len(self.phases) - (2 if self.is_masked else 1), "the encoders"),
+            settles_first=(len(self.phases) - 1, "the encoders"),  # all but the last solve
             personalizes=self.personal,
             shares_work=True,
             observes=True,
             holds_sums=True,
             holds_encoders=True,
+            sums_suffice=True,
         )
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """The head needs the sum of everybody's sums; encoders and counts are looked at singly."""
+        return "sum" if self.phases[env.round] is Phase.SOLVE else None
 
     def review(self, task: Task) -> Review:
         """What encoders and head need of the task's networks, and what the sums disclose."""
@@ -169,8 +168,6 @@ class Accord:
         phase = phase_at(self.phases, env.round, shared)
         if phase is Phase.ROLL_CALL:
             return {COUNTS: TensorSpec((env.task.num_classes,), torch.float32)}
-        if phase is Phase.MEET:
-            return masked_sums.PRESENCE
         if phase is Phase.SOLVE:
             return self._head.expected_sums(shared, env)
         if not is_asked(shared, env.client):
@@ -192,8 +189,6 @@ class Accord:
         if phase is Phase.ROLL_CALL:
             counts = torch.bincount(data.train.labels, minlength=env.task.num_classes).float()
             return ClientResult(Update({COUNTS: counts}, count))
-        if phase is Phase.MEET:
-            return masked_sums.announce()
         if phase is Phase.SOLVE:
             return self._head.client_sums(shared, data.train, env)
         if not is_asked(shared, env.client):
@@ -208,9 +203,6 @@ class Accord:
         phase = phase_at(self.phases, env.round, state.shared)
         if phase is Phase.SOLVE:
             return self._solved(state, updates, env)
-        if phase is Phase.MEET:
-            met = masked_sums.meet(state, updates)
-            return dataclasses.replace(met, shared={**met.shared, **state.result}, result={})
         encoding = self._encoding
         heard = {client: update for client, update in updates if update.weight > 0}
         if not heard:
@@ -222,8 +214,6 @@ class Accord:
             return state.next({**kept, **packed_encoders(encoders_in(heard, state.shared))})
         shared, encoders = encoding.handed_on(state.shared, heard, env)
         used = {ENCODERS_USED: torch.tensor(float(len(shared[CHOSEN])))}
-        if self.is_masked:  # encoders need not travel to the meeting
-            return state.next(shared, used, encoders)
         return state.next({**shared, **encoders}, used)
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
@@ -252,7 +242,7 @@ class Accord:
 
     def why_not_forget(self) -> str | None:
         """Why a client cannot be taken out of the head exactly, or None when it can."""
-        return hiding.why_not_forget(self.wire, self.privacy, self.balanced)
+        return hiding.why_not_forget(self.privacy, self.balanced)
 
     def encoders_of(self, shared: Tensors) -> list[ClientId]:
         """Whose encoders are in the model."""

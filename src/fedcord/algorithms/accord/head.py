@@ -28,7 +28,12 @@ from fedcord.algorithms.analytic.closed_form import (
 )
 from fedcord.algorithms.analytic.privacy import Privacy, add_noise, noisy_system
 from fedcord.algorithms.analytic.stats import StatsAccumulator
-from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
+from fedcord.algorithms.analytic.sum_messages import (
+    STATS,
+    add_messages,
+    stats_update,
+    summed_stats,
+)
 from fedcord.algorithms.analytic.wire import wire_spec
 from fedcord.core.contract import ClientResult, Env, Predictor, ServerState, Updates
 from fedcord.core.examples import Examples
@@ -71,13 +76,13 @@ class Head:
         for rows, labels in self.batches(data, shared, env):
             total.add(rows, labels)
         noise = self.privacy.client_noise, env.generator("privacy")
-        return sent(add_noise(total.stats(), *noise), self.wire, shared, env)
+        return ClientResult(stats_update(add_noise(total.stats(), *noise), self.wire))
 
     def solved(
         self, state: ServerState, updates: Updates, env: Env
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Everybody's sums, and the result."""
-        sums = received(state, updates, self.wire, self.joint.tag(state.shared, env), env)
+        sums = add_messages({}, updates, self.joint.tag(state.shared, env), env)
         if not self.privacy.is_on:
             return sums, self.result_of(sums)
         exact, num_clients = summed_stats(sums, self.wire), len(sums["ledger.client"])

@@ -6,7 +6,6 @@ from enum import Enum
 
 from fedcord.algorithms.accord.joint_features import CHOSEN, ENCODER
 from fedcord.algorithms.analytic.closed_form import WEIGHT
-from fedcord.algorithms.analytic.masked_sums import COHORT
 from fedcord.core.contract import ClientId
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors
@@ -17,20 +16,14 @@ class Phase(Enum):
 
     ROLL_CALL = "class counts"
     ENCODE = "encoders"
-    MEET = "who is there"
     SOLVE = "sums"
     REFINE = "encoders again"
 
 
-def planned(asks_first: bool, is_masked: bool, refinements: int) -> tuple[Phase, ...]:
-    """What each round of a run is for.
-
-    Who is there is settled after all training, so that a client lost in training does not leave
-    the others' masks towards it in the sum.
-    """
+def planned(asks_first: bool, refinements: int) -> tuple[Phase, ...]:
+    """What each round of a run is for."""
     first = (Phase.ROLL_CALL,) if asks_first else ()
-    meeting = (Phase.MEET,) if is_masked else ()
-    return (*first, Phase.ENCODE, *meeting, Phase.SOLVE, *(Phase.REFINE, Phase.SOLVE) * refinements)
+    return (*first, Phase.ENCODE, Phase.SOLVE, *(Phase.REFINE, Phase.SOLVE) * refinements)
 
 
 def phase_at(phases: tuple[Phase, ...], round_: int, shared: Tensors) -> Phase:
@@ -65,14 +58,12 @@ def _missing(phase: Phase, phases: tuple[Phase, ...], shared: Tensors) -> str | 
         return None
     if CHOSEN not in shared:
         return "who was chosen has"
-    if phase in (Phase.ENCODE, Phase.MEET):
+    if phase is Phase.ENCODE:
         return None
     held = {name.split(".")[1] for name in shared if name.startswith(f"{ENCODER}.")}
     absent = [client for client in shared[CHOSEN].tolist() if str(client) not in held]
     if absent:
         return f"the encoders of clients {', '.join(map(str, absent))} have"
-    if phase is Phase.SOLVE and Phase.MEET in phases and COHORT not in shared:
-        return "who is there has"
     if phase is Phase.REFINE and WEIGHT not in shared:
         return "the head has"
     return None

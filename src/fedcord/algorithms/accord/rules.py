@@ -1,15 +1,14 @@
-"""Settings of accord that do not go together, and what hiding its sums does not hide."""
+"""Settings of accord that do not go together, and what noise on its sums does not hide."""
 
 from __future__ import annotations
 
 from fedcord.algorithms.accord.head import Head
 from fedcord.algorithms.analytic import hiding
-from fedcord.algorithms.analytic.wire import MASKED
 
 
 def setting_rules(head: Head, balanced: bool, refinements: int) -> list[str]:
     """What is wrong with the settings whatever the task, in words."""
-    problems = hiding.misfits(head.wire, head.privacy, balanced)
+    problems = hiding.misfits(head.privacy, balanced)
     if not refinements:
         return problems
     given = f"refinements = {refinements}"
@@ -17,11 +16,6 @@ def setting_rules(head: Head, balanced: bool, refinements: int) -> list[str]:
         problems.append(
             f"{given} needs every encoder's own columns in the head; use joint.combine=concat "
             "without projection or expansion."
-        )
-    if head.wire == MASKED:
-        problems.append(
-            f"{given} and wire = {MASKED}: the same masks on a second message would show by how "
-            "much a client's sums changed; choose one."
         )
     if head.privacy.is_on:
         problems.append(
@@ -32,13 +26,8 @@ def setting_rules(head: Head, balanced: bool, refinements: int) -> list[str]:
 
 
 def disclosures(head: Head) -> tuple[str, ...]:
-    """What may be claimed of hidden sums, and what travels in the open all the same."""
-    notes = hiding.claims(head.wire, head.privacy)
-    if head.wire == MASKED:
-        notes += (
-            "Only sums are masked: encoders, the prototypes sent with them, and class counts "
-            "travel in the open.",
-        )
+    """What may be claimed of sums with noise, and what has none all the same."""
+    notes = hiding.claims(head.privacy)
     if head.privacy.is_on:
         notes += (
             f"epsilon = {head.privacy.epsilon:g} covers the head given the encoders. The ENCODERS "

@@ -20,9 +20,9 @@ and solved once (`afl-aa` has the paper's form). The paper has no final ridge; h
 generalised cross-validation, and `ridge=0` gives the paper's solution, of smallest norm where it is
 not unique. The paper needs a pre-trained network; without one, random features of the pixels are
 used. A constant feature is appended. With `balanced`, a first round of class counts makes every
-class weigh the same; with `privacy`, noise hides single samples; with `wire=masked64`, masks hide
-single clients' messages; with `wire=rfactor`, triangular factors are merged instead of sums added,
-for features so correlated that squaring their condition hurts.
+class weigh the same; with `privacy`, noise hides single samples; with `wire=rfactor`, triangular
+factors are merged instead of sums added, for features so correlated that squaring their condition
+hurts.
 
 Limits: one client is ordinary ridge regression, and so is any number of them. ridge = 0,
 features.expansion=none, features.bias=false, features.unit=false is the paper's classifier.
@@ -35,7 +35,6 @@ from dataclasses import dataclass
 
 import torch
 
-from fedcord.algorithms.analytic import masked_sums
 from fedcord.algorithms.analytic.closed_form import (
     Solved,
     SolvesFromSums,
@@ -53,9 +52,18 @@ from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.hiding import claims, misfits, why_not_forget
 from fedcord.algorithms.analytic.privacy import Privacy, add_noise
 from fedcord.algorithms.analytic.stats import StatsAccumulator
-from fedcord.algorithms.analytic.sum_messages import STATS, received, sent
-from fedcord.algorithms.analytic.wire import FORMATS, MASKED, RFACTOR
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
+from fedcord.algorithms.analytic.sum_messages import STATS, add_messages, stats_update
+from fedcord.algorithms.analytic.wire import FORMATS, RFACTOR
+from fedcord.core.contract import (
+    ClientResult,
+    Combination,
+    Env,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -72,13 +80,13 @@ class AFL(SolvesFromSums):
 
     ridge: float | str = param("gcv", "λ >= 0, or gcv", at_least=0, choices=("gcv",))
     features: FeatureMap = param(FeatureMap(), "what is summed")
-    wire: str = param("packed64", "how sums travel", choices=(*FORMATS, MASKED, RFACTOR))
+    wire: str = param("packed64", "how sums travel", choices=(*FORMATS, RFACTOR))
     balanced: bool = param(False, "give every class the same weight, in a second round")
     privacy: Privacy = param(Privacy(), "noise that hides single samples")
 
     def __post_init__(self) -> None:
         check_params(self)
-        problems = misfits(self.wire, self.privacy, self.balanced)
+        problems = misfits(self.privacy, self.balanced)
         if self.is_factored and self.privacy.is_on:
             problems.append(
                 f"wire = {RFACTOR} and privacy.epsilon: noise is calibrated to sums; choose one."
@@ -93,21 +101,25 @@ class AFL(SolvesFromSums):
 
     @property
     def traits(self) -> Traits:
-        """One round; two with `balanced` or masks.
+        """One round; two with `balanced`. Sums add up, unless every client adds noise.
 
-        Sums add up, unless every client adds noise or masks; factors do not.
+        Factors do not: the server must see each.
         """
-        hidden = self.privacy.client_noise > 0 or self.is_masked
         return Traits(
-            rounds=2 if self.balanced or self.is_masked else 1,
-            additive=not (hidden or self.is_factored),
+            rounds=2 if self.balanced else 1,
+            additive=not (self.privacy.client_noise > 0 or self.is_factored),
             looks_through_network=self.features.looks_through_network,
             holds_sums=True,
+            sums_suffice=True,
         )
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """Sums of class counts and of statistics; factors must be merged one by one."""
+        return None if self.is_factored and not self._is_counting(env) else "sum"
 
     def review(self, task: Task) -> Review:
         """What features need, what may be claimed, and what it rests on."""
-        return self.features.review(task) + Review(notes=claims(self.wire, self.privacy))
+        return self.features.review(task) + Review(notes=claims(self.privacy))
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """Sums; class counts alone in the first round of `balanced`."""
@@ -115,8 +127,6 @@ class AFL(SolvesFromSums):
             return {COUNT: TensorSpec((env.task.num_classes,), torch.int64)}
         if self.is_factored:
             return factor_spec(self.features.num_features(env.task), env.task.num_classes)
-        if self.is_meeting(env):
-            return masked_sums.PRESENCE
         return sums_spec(self.features, self.wire, env)
 
     def client_update(
@@ -127,8 +137,6 @@ class AFL(SolvesFromSums):
         if self._is_counting(env):
             count = torch.bincount(data.train.labels, minlength=classes)
             return ClientResult(Update({COUNT: count}, weight=len(data.train)))
-        if self.is_meeting(env):
-            return masked_sums.announce()
         weight = shared.get(CLASS_WEIGHT)
         if self.is_factored:
             return ClientResult(factor_update(self.features, shared, data.train, env, weight))
@@ -137,7 +145,7 @@ class AFL(SolvesFromSums):
         for rows, labels in self.features.batches(data.train, shared, env):
             total.add(self.privacy.clipped(rows), labels)
         stats = add_noise(total.stats(), self.privacy.client_noise, env.generator("privacy"))
-        return sent(stats, self.wire, shared, env)
+        return ClientResult(stats_update(stats, self.wire))
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Add up, or merge, and solve once."""
@@ -145,22 +153,19 @@ class AFL(SolvesFromSums):
             count = sum((u.tensors[COUNT] for _, u in updates), torch.zeros(1, dtype=torch.int64))
             weight = balancing_weight(count)
             return state.next({**state.shared, CLASS_WEIGHT: weight})
-        if self.is_meeting(env):
-            return masked_sums.meet(state, updates)
         if self.is_factored:
             size = self.features.num_features(env.task), env.task.num_classes
             found = merged(updates, size, self.agreed_tag(state.shared, env), env)
             solved = solve_factor(found, self.ridge, state.shared.get(CLASS_WEIGHT))
             return state.next(state.shared, found, solved.tensors())
-        sums = received(state, updates, self.wire, self.agreed_tag(state.shared, env), env)
+        sums = add_messages({}, updates, self.agreed_tag(state.shared, env), env)
         if self.privacy.is_on:
             return state.next(state.shared, sums, self._solve_private(sums, env).tensors())
         return state.next(state.shared, sums, self.result_of(sums))
 
     def why_not_forget(self) -> str | None:
         """Noise cannot be taken back, and class weights belong to the old counts."""
-        why = why_not_forget(self.wire, self.privacy, self.balanced)
-        return why or why_not_exact(self.wire, self.traits)
+        return why_not_forget(self.privacy, self.balanced) or why_not_exact(self.traits)
 
     def _solve_private(self, sums: Tensors, env: Env) -> Solved:
         num_clients = len(sums["ledger.client"])

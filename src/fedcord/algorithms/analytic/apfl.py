@@ -38,11 +38,9 @@ from fedcord.algorithms.analytic.closed_form import (
     nothing_solved,
 )
 from fedcord.algorithms.analytic.features import FeatureMap
-from fedcord.algorithms.analytic.hiding import claims
 from fedcord.algorithms.analytic.own_ridge import own_ridge
-from fedcord.algorithms.analytic.privacy import Privacy
-from fedcord.algorithms.analytic.wire import FORMATS, MASKED
-from fedcord.core.contract import Env, Predictor, Review, ServerState, Traits
+from fedcord.algorithms.analytic.wire import FORMATS
+from fedcord.core.contract import Combination, Env, Predictor, Review, ServerState, Traits
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -64,7 +62,7 @@ class APFL(SolvesFromSums):
     refinement: FeatureMap = param(
         FeatureMap(expansion="rff", width=256), "features of the refinement"
     )
-    wire: str = param("packed64", "how sums travel", choices=(*FORMATS, MASKED))
+    wire: str = param("packed64", "how sums travel", choices=FORMATS)
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -76,10 +74,14 @@ class APFL(SolvesFromSums):
         through = all(stream.looks_through_network for stream in both)
         return replace(self.traits_of_sums(), looks_through_network=through, personalizes=True)
 
+    def needs_only(self, env: Env) -> Combination | None:
+        """The sum of everybody's sums is all that is solved from."""
+        return "sum"
+
     def review(self, task: Task) -> Review:
-        """What either stream needs, and what may be claimed of masked sums."""
+        """What either stream needs."""
         streams = self.features.review(task) + self.refinement.review(task)
-        return Review(tuple(dict.fromkeys(streams.errors)), claims(self.wire, Privacy()))
+        return Review(tuple(dict.fromkeys(streams.errors)))
 
     def init(self, env: Env) -> ServerState:
         """Nothing known yet; either stream may need the network."""

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from fedcord.algorithms.analytic import masked_sums
 from fedcord.algorithms.analytic.features import FeatureMap
-from fedcord.algorithms.analytic.hiding import claims, why_not_forget
 from fedcord.algorithms.analytic.privacy import Privacy, add_noise, solve_noisy
 from fedcord.algorithms.analytic.stats import StatsAccumulator, SufficientStats
-from fedcord.algorithms.analytic.sum_messages import STATS, received, sent, summed_stats
-from fedcord.algorithms.analytic.wire import MASKED, check_float32_is_enough, wire_spec
+from fedcord.algorithms.analytic.sum_messages import (
+    STATS,
+    add_messages,
+    stats_update,
+    summed_stats,
+)
+from fedcord.algorithms.analytic.wire import check_float32_is_enough, wire_spec
 from fedcord.core.contract import (
     ClientResult,
     Env,
@@ -69,29 +72,22 @@ class SolvesFromSums(ABC):
     wire: str = "packed64"
 
     @property
-    def is_masked(self) -> bool:
-        """Whether the server can read the sum of all messages only."""
-        return self.wire == MASKED
-
-    @property
     @abstractmethod
     def traits(self) -> Traits:
         """See `traits_of_sums`."""
 
     def review(self, task: Task) -> Review:
-        """What features need, and what may be claimed of masked sums."""
-        return self.features.review(task) + Review(notes=claims(self.wire, Privacy()))
+        """What features need."""
+        return self.features.review(task)
 
     def traits_of_sums(self) -> Traits:
-        """One round; a first one settles who is there when sums are masked.
-
-        Updates are sums over samples; with masks on them only all together are.
-        """
+        """One round, in which updates are sums over samples."""
         return Traits(
-            rounds=2 if self.is_masked else 1,
-            additive=not self.is_masked,
+            rounds=1,
+            additive=True,
             looks_through_network=self.features.looks_through_network,
             holds_sums=True,
+            sums_suffice=True,
         )
 
     def init(self, env: Env) -> ServerState:
@@ -100,29 +96,19 @@ class SolvesFromSums(ABC):
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """Sums in the agreed format."""
-        if self.is_meeting(env):
-            return masked_sums.PRESENCE
         return sums_spec(self.features, self.wire, env)
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
     ) -> ClientResult:
         """One pass over the samples, which are only ever added up."""
-        if self.is_meeting(env):
-            return masked_sums.announce()
         stats = client_stats(self.features, shared, data, env)
-        return sent(stats, self.wire, shared, env)
+        return ClientResult(stats_update(stats, self.wire))
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Add up and solve once."""
-        if self.is_meeting(env):
-            return masked_sums.meet(state, updates)
-        sums = received(state, updates, self.wire, self.agreed_tag(state.shared, env), env)
+        sums = add_messages({}, updates, self.agreed_tag(state.shared, env), env)
         return state.next(state.shared, sums, self.result_of(sums))
-
-    def is_meeting(self, env: Env) -> bool:
-        """Whether this round only settles who is there."""
-        return self.is_masked and env.round == 0
 
     def result_of(self, sums: Tensors) -> dict[str, Tensor]:
         """What prediction needs, from summed messages as `add_messages` returns them."""
@@ -138,7 +124,7 @@ class SolvesFromSums(ABC):
 
     def why_not_forget(self) -> str | None:
         """Why a client cannot be taken out of the sums exactly, or None when it can."""
-        return why_not_exact(self.wire, self.traits)
+        return why_not_exact(self.traits)
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Scores [B, C]: regressions of the one-hot code, not probabilities."""
@@ -162,10 +148,9 @@ def sums_spec(features: FeatureMap, form: str, env: Env) -> dict[str, TensorSpec
     return {f"{STATS}.{name}": part for name, part in spec.items()}
 
 
-def why_not_exact(form: str, traits: Traits) -> str | None:
+def why_not_exact(traits: Traits) -> str | None:
     """Why nobody can be taken out of plain sums exactly, or None when anybody can."""
-    why = why_not_forget(form, Privacy(), balanced=False)
-    return why if why or traits.additive else "its updates are not sums over samples"
+    return None if traits.additive else "its updates are not sums over samples"
 
 
 def aligned(tensors: Tensors, name: str) -> Tensor:

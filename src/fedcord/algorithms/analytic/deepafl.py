@@ -55,6 +55,7 @@ from fedcord.algorithms.analytic.fedhip import ALPHA, COUNT, METRIC, FedHiP
 from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.core.contract import (
     ClientResult,
+    Combination,
     Env,
     Predictor,
     Review,
@@ -99,7 +100,12 @@ class DeepAFL:
             additive=True,
             looks_through_network=self.features.looks_through_network,
             personalizes=self.personal,
+            sums_suffice=True,
         )
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """The sums of every block."""
+        return "sum"
 
     def review(self, task: Task) -> Review:
         """What features need."""

@@ -60,6 +60,7 @@ from fedcord.algorithms.analytic.stats import SufficientStats, feature_tag
 from fedcord.algorithms.analytic.sum_messages import STATS, add_messages, stats_update, summed_stats
 from fedcord.core.contract import (
     ClientResult,
+    Combination,
     Env,
     Predictor,
     Review,
@@ -93,7 +94,13 @@ class FedACnnL:
     @property
     def traits(self) -> Traits:
         """One round per layer, whose updates are sums over samples; timings are not."""
-        return Traits(rounds=self.layers.depth, additive=not self.batches.is_adaptive)
+        return Traits(
+            rounds=self.layers.depth, additive=not self.batches.is_adaptive, sums_suffice=True
+        )
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """Sums; where batches follow the clock, the server looks at everybody's timing."""
+        return None if self.batches.is_adaptive else "sum"
 
     def review(self, task: Task) -> Review:
         """Whether inputs are numbers, and what the clock does."""

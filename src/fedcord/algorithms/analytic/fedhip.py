@@ -35,7 +35,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.analytic import masked_sums
 from fedcord.algorithms.analytic.closed_form import (
     WEIGHT,
     SolvesFromSums,
@@ -45,9 +44,17 @@ from fedcord.algorithms.analytic.closed_form import (
 )
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.stats import SufficientStats
-from fedcord.algorithms.analytic.sum_messages import STATS, received, summed_stats
-from fedcord.algorithms.analytic.wire import FORMATS, MASKED, decode_stats
-from fedcord.core.contract import ClientId, Env, ServerState, Traits, Update, Updates
+from fedcord.algorithms.analytic.sum_messages import STATS, add_messages, summed_stats
+from fedcord.algorithms.analytic.wire import FORMATS, decode_stats
+from fedcord.core.contract import (
+    ClientId,
+    Combination,
+    Env,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -89,7 +96,7 @@ class FedHiP(SolvesFromSums):
         "client", "who computes personal models", choices=("client", "server")
     )
     features: FeatureMap = param(FeatureMap(), "what is summed")
-    wire: str = param("packed64", "how sums travel", choices=(*FORMATS, MASKED))
+    wire: str = param("packed64", "how sums travel", choices=FORMATS)
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -103,11 +110,6 @@ class FedHiP(SolvesFromSums):
             problems.append("alpha = 'loo' and local_ridge > 0: set alpha to a number.")
         if self.alpha_mode == "convex" and not isinstance(self.alpha, str) and self.alpha >= 1:
             problems.append(f"alpha = {self.alpha}: must be below 1 when alpha_mode is convex.")
-        if self.is_masked and self.personalize_at == "server":
-            problems.append(
-                f"personalize_at = 'server' needs every client's own sums, which wire = {MASKED} "
-                "hides; set personalize_at=client."
-            )
         if problems:
             raise ConfigError(problems)
 
@@ -116,13 +118,15 @@ class FedHiP(SolvesFromSums):
         """Those of sums, and a model per client."""
         return replace(self.traits_of_sums(), personalizes=True)
 
+    def needs_only(self, env: Env) -> Combination | None:
+        """Sums, unless the server makes personal models from every client's own."""
+        return "sum" if self.personalize_at == "client" else None
+
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Add up, solve once, and keep S for personalisation."""
-        if self.is_meeting(env):
-            return masked_sums.meet(state, updates)
         messages: dict[ClientId, Update] = {}
         heard = _noted(updates, messages) if self.personalize_at == "server" else updates
-        sums = received(state, heard, self.wire, self.agreed_tag(state.shared, env), env)
+        sums = add_messages({}, heard, self.agreed_tag(state.shared, env), env)
         result = self.result_of(sums)
         if messages:
             models = [self._from_stats(result, self._decoded(u)) for u in messages.values()]
@@ -145,7 +149,7 @@ class FedHiP(SolvesFromSums):
         at_server = self.personalize_at == "server"
         if at_server:
             return "personal models were made by the server"
-        return why_not_exact(self.wire, self.traits)
+        return why_not_exact(self.traits)
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """P_k and the α it was made with; `shared` is the server's whole result."""

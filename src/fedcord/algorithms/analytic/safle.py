@@ -43,6 +43,7 @@ from fedcord.algorithms.analytic.sum_messages import STATS, add_messages
 from fedcord.algorithms.analytic.wire import decode_stats
 from fedcord.core.contract import (
     ClientResult,
+    Combination,
     Env,
     Predictor,
     Review,
@@ -92,7 +93,12 @@ class SAFLe:
             additive=True,
             looks_through_network=self.features.looks_through_network,
             holds_sums=True,
+            sums_suffice=True,
         )
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """Sums of features, then of counts."""
+        return "sum"
 
     def review(self, task: Task) -> Review:
         """What features need."""

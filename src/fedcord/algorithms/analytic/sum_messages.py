@@ -1,8 +1,4 @@
-"""Sums on their way: how a client sends its own, and how the server adds up everybody's.
-
-Plain messages are added as they arrive. Masked ones (`wire=masked64`) can only be read all
-together, see `masked_sums`; of single clients nothing is then known but that they are in.
-"""
+"""Sums on their way: how a client sends its own, and how the server adds up everybody's."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.analytic import masked_sums
 from fedcord.algorithms.analytic.ledger import (
     LEDGER,
     NO_SAMPLES,
@@ -20,31 +15,12 @@ from fedcord.algorithms.analytic.ledger import (
     ledger_rows,
 )
 from fedcord.algorithms.analytic.stats import SufficientStats
-from fedcord.algorithms.analytic.wire import MASKED, decode_stats, encode_stats
-from fedcord.core.contract import ClientId, ClientResult, Env, ServerState, Update, Updates
+from fedcord.algorithms.analytic.wire import decode_stats, encode_stats
+from fedcord.core.contract import ClientId, Env, Update
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors, prefixed, select
 
 STATS, SUM = "stats", "sum"
-
-
-def sent(stats: SufficientStats, wire: str, shared: Tensors, env: Env) -> ClientResult:
-    """A client's sums as they travel, masked where the format says so."""
-    update = stats_update(stats, wire)
-    return ClientResult(masked_sums.masked(update, shared, env) if wire == MASKED else update)
-
-
-def received(
-    state: ServerState, updates: Updates, wire: str, tag: int, env: Env
-) -> dict[str, Tensor]:
-    """Everybody's sums and who is in them, as `add_messages` returns them."""
-    if wire != MASKED:
-        return add_messages({}, updates, tag, env)
-    total, clients = masked_sums.opened(state, updates, env)
-    sums = select(total, STATS)
-    check_tag(sums, tag, env.said(clients[0]))
-    rows = ledger(dict.fromkeys(clients, NO_SAMPLES))
-    return {**prefixed(SUM, sums), **prefixed(LEDGER, rows)}
 
 
 def stats_update(stats: SufficientStats, form: str) -> Update:

@@ -26,7 +26,7 @@ from fedcord.algorithms.kit.cross_entropy_training import train_received
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import AveragesModels
 from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
-from fedcord.core.contract import ClientResult, Env, Traits
+from fedcord.core.contract import ClientResult, Combination, Env, Traits
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -46,7 +46,11 @@ class FedAvg(AveragesModels):
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
         unchanged = self.local.augment == "none"
-        return Traits(looks_through_network=unchanged, stacks=True)
+        return Traits(looks_through_network=unchanged, stacks=True, sums_suffice=True)
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """The mean of the clients' models."""
+        return "mean"
 
     def can_stack(self, task: Task) -> bool:
         """Whether the network and settings are plain enough to train clients in one go."""

@@ -41,7 +41,15 @@ from fedcord.algorithms.kit.model_exchange import (
     received_model,
 )
 from fedcord.algorithms.kit.outputs import features_of
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Updates
+from fedcord.core.contract import (
+    ClientResult,
+    Combination,
+    Env,
+    Review,
+    ServerState,
+    Traits,
+    Updates,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -73,6 +81,15 @@ class FedRCL(AveragesModels):
 
     def __post_init__(self) -> None:
         check_params(self)
+
+    @property
+    def traits(self) -> Traits:
+        """The user chooses the number of rounds."""
+        return Traits(sums_suffice=True)
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """The mean by examples; one where all clients count the same hides who has none."""
+        return "mean" if self.server_mean == "examples" else None
 
     def review(self, task: Task) -> Review:
         """Whether the network has stages to contrast."""

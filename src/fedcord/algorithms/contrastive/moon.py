@@ -43,7 +43,15 @@ from fedcord.algorithms.kit.model_exchange import (
     network_predictor,
 )
 from fedcord.algorithms.kit.outputs import features_of
-from fedcord.core.contract import ClientResult, Env, Predictor, ServerState, Update
+from fedcord.core.contract import (
+    ClientResult,
+    Combination,
+    Env,
+    Predictor,
+    ServerState,
+    Traits,
+    Update,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import HeldNetwork, load_into, tensors_of
@@ -66,6 +74,15 @@ class MOON(AveragesModels):
 
     def __post_init__(self) -> None:
         check_params(self)
+
+    @property
+    def traits(self) -> Traits:
+        """The user chooses the number of rounds."""
+        return Traits(sums_suffice=True)
+
+    def needs_only(self, env: Env) -> Combination | None:
+        """The mean of the clients' models."""
+        return "mean"
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, with its projection head where it has one."""

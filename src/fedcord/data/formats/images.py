@@ -37,10 +37,13 @@ class Pictures:
     Attributes:
         pixels: uint8 [N, C, size, size].
         notes: what was done to them that their owner should know.
+        wide: how many have more than 8 bits of grey, and were brought to 0..255 by what the others
+            hold.
     """
 
     pixels: Array
     notes: tuple[str, ...] = ()
+    wide: int = 0
 
 
 def read_images(tree: Tree, names: Sequence[str], size: int, channels: int | None = 3) -> Pictures:
@@ -81,7 +84,8 @@ def read_images(tree: Tree, names: Sequence[str], size: int, channels: int | Non
         return Pictures(np.empty((0, channels, size, size), np.uint8))
     low, high = _common_range(pictures)
     images = [_with_channels(picture.in_bytes(low, high), channels) for picture in pictures]
-    return Pictures(np.stack(images), _notes(pictures, low, high))
+    wide = sum(picture.range is not None for picture in pictures)
+    return Pictures(np.stack(images), _notes(pictures, wide, low, high), wide)
 
 
 def first_few(items: Sequence[str]) -> str:
@@ -162,9 +166,8 @@ def _common_range(pictures: Sequence[Picture]) -> tuple[float, float]:
     return min((low for low, _ in ends), default=0.0), max((high for _, high in ends), default=0.0)
 
 
-def _notes(pictures: Sequence[Picture], low: float, high: float) -> tuple[str, ...]:
+def _notes(pictures: Sequence[Picture], wide: int, low: float, high: float) -> tuple[str, ...]:
     notes = []
-    wide = sum(picture.range is not None for picture in pictures)
     if wide:
         notes.append(
             f"{wide} of {len(pictures)} pictures have more than 8 bits of grey: their values from "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -76,10 +77,31 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     )
 
 
-def read_inputs(spec: DatasetSpec) -> tuple[Array, Kind, Array | None]:
-    """The inputs `x` of an npz file, what they are, and an `id` for each if it has any.
+@dataclass(frozen=True)
+class NewRows:
+    """Examples to be predicted.
 
-    For predictions: labels are not needed, and not read.
+    Attributes:
+        inputs: as they are stored.
+        kind: what they are.
+        ids: [N] what each is called, if the file says so.
+        classes: [N] the name of each one's class, if the file says so.
+        has_names: whether classes have names rather than numbers.
+    """
+
+    inputs: Array
+    kind: Kind
+    ids: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
+    has_names: bool = False
+
+
+def read_new_rows(spec: DatasetSpec, kind: Kind) -> NewRows:
+    """The inputs `x` of an npz file, with `id` and `y` if it has them.
+
+    Args:
+        spec: the file, and how its images are laid out.
+        kind: what the model takes; two axes of whole numbers may be vectors or token ids.
     """
     path = user_path(spec.path)
     arrays = dict(read_npz(path))
@@ -89,15 +111,34 @@ def read_inputs(spec: DatasetSpec) -> tuple[Array, Kind, Array | None]:
             "examples to predict."
         )
     layout = spec.choice("layout", "auto", ("auto", "nhwc", "nchw"))
-    inputs, kind = _inputs(
-        path, [arrays["x"]], layout, spec.choice("kind", "auto", ("auto", "text"))
+    wanted = spec.choice("kind", "text" if kind == "text" else "auto", ("auto", "text"))
+    inputs, found = _inputs(path, [arrays["x"]], layout, wanted)
+    columns = {}
+    for name in ("id", "y"):
+        column = arrays.get(name)
+        if column is None:
+            continue
+        if column.size != len(inputs[0]):
+            raise DataError(
+                f"{path}: {name} has shape {list(column.shape)}; give one for each example."
+            )
+        columns[name] = column.reshape(-1)
+    ids, labels = columns.get("id"), columns.get("y")
+    return NewRows(
+        inputs[0],
+        found,
+        None if ids is None else tuple(map(_word, ids.tolist())),
+        None if labels is None else _class_words(path, labels, arrays.get(_NAMES)),
+        labels is not None and (labels.dtype.kind in "US" or _NAMES in arrays),
     )
-    ids = arrays.get("id")
-    if ids is not None and (ids.ndim != 1 or len(ids) != len(inputs[0])):
-        raise DataError(f"{path}: id has shape {list(ids.shape)}; give one for each example.")
-    if kind == "vector" and not np.isfinite(inputs[0]).all():
-        raise DataError(f"{path}: x holds NaN or infinity; clean or impute the data.")
-    return inputs[0], kind, ids
+
+
+def _class_words(path: Path, labels: Array, given: Array | None) -> tuple[str, ...]:
+    if labels.dtype.kind in "US":
+        return tuple(map(_word, labels.tolist()))
+    (numbers,) = _whole(path, [labels])
+    names = () if given is None else tuple(map(_word, given.reshape(-1).tolist()))
+    return tuple(names[n] if n < len(names) else str(n) for n in numbers.tolist())
 
 
 def arrays_to_splits(path: Path, root: Path) -> tuple[Split, Split]:

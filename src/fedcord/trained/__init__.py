@@ -1,0 +1,1 @@
+"""What a finished run is for: its model, loaded, asked and exported."""

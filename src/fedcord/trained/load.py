@@ -1,0 +1,143 @@
+"""`fedcord.load`: a run's model as an object that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fedcord.core.contract import ClientId
+from fedcord.core.errors import ConfigError
+from fedcord.core.task import load_into
+from fedcord.core.tensors import select
+from fedcord.data.dataset import Array
+from fedcord.data.facts import DataFacts
+from fedcord.experiment.client_of_run import client_of_run
+from fedcord.experiment.config import RunConfig
+from fedcord.trained.finished_run import read_finished
+from fedcord.trained.model import TrainedModel
+from fedcord.trained.stored_form import DTYPES, stored_form
+
+Client = int | str | None
+Floats = NDArray[np.floating[Any]]
+
+PROBES, CLOSE = 4, 1e-6
+"""Examples on which a network is compared with the model, and by how much it may differ."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """The model, or the clients' models, of a finished run.
+
+    Inputs are given as the run's own examples were stored: uint8 images [N, C, H, W] from 0 to 255,
+    vectors [N, D] as they are, or token ids [N, L]. They are prepared as the run has prepared its
+    own; the new examples decide nothing.
+
+    Attributes:
+        path: where it was loaded from.
+        config: the settings of the run.
+        metrics: its result: accuracy, bytes, seconds and so on.
+        facts: the form of examples, and the names of classes.
+    """
+
+    path: Path
+    config: RunConfig
+    metrics: Mapping[str, Any]
+    facts: DataFacts
+    _find: Callable[[Client], TrainedModel] = field(repr=False)
+    _found: dict[Client, TrainedModel] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """In the order of scores."""
+        return self.facts.class_names
+
+    def model(self, client: Client = None) -> TrainedModel:
+        """The model that all share, or that of a client, by number or name."""
+        if client not in self._found:
+            self._found[client] = self._find(client)
+        return self._found[client]
+
+    def scores(self, inputs: Array | Tensor, client: Client = None) -> Floats:
+        """Class scores [N, C], the larger the likelier; what they measure depends on the method."""
+        found: Floats = self.model(client).scores(stored_form(inputs, self.facts)).numpy()
+        return found
+
+    def predict(self, inputs: Array | Tensor, client: Client = None) -> NDArray[np.str_]:
+        """The name of each example's class, the one with the highest score."""
+        names: NDArray[np.str_] = np.array(self.class_names)
+        return names[self.scores(inputs, client).argmax(axis=1)]
+
+    def predict_proba(self, inputs: Array | Tensor, client: Client = None) -> Floats:
+        """Scores as shares that add up to 1, by softmax, which is how a run measures its loss.
+
+        Methods that solve least squares were not made to give probabilities.
+        """
+        scores = torch.from_numpy(self.scores(inputs, client)).double()
+        found: Floats = scores.softmax(dim=1).numpy()
+        return found
+
+    def features(self, inputs: Array | Tensor, client: Client = None) -> Floats:
+        """What the model makes of examples inside, [N, D], where one network makes it."""
+        found: Floats = self.model(client).features(stored_form(inputs, self.facts)).numpy()
+        return found
+
+    def network(self, client: Client = None) -> nn.Module:
+        """The model as a plain network of prepared inputs, where it is nothing else."""
+        found = plain_network(self.model(client))
+        if found is None:
+            raise ConfigError(
+                f"{self.config.algorithm} answers by more than one plain network; use predict, or "
+                "export it as a program with 'fedcord export'."
+            )
+        return found
+
+
+def load(run: str | Path, data_dirs: Sequence[str | Path] | None = None) -> LoadedModel:
+    """The model of a finished run, from its folder alone.
+
+    Args:
+        run: the folder.
+        data_dirs: where to look for the weights of frozen networks.
+    """
+    path = Path(run)
+    folders = None if data_dirs is None else [Path(folder) for folder in data_dirs]
+    done = read_finished(path, folders)
+
+    def find(given: Client) -> TrainedModel:
+        client: ClientId | None = None if given is None else client_of_run(done.partition, given)
+        done.check_client(client)
+        return done.model(client)
+
+    return LoadedModel(path, done.config, done.result, done.facts, find)
+
+
+def plain_network(model: TrainedModel) -> nn.Module | None:
+    """The network whose answers are the model's, or None where there is more to it."""
+    plan, client = model.plan, model.moment.client
+    if plan.encoder is not None:
+        return None
+    task, kind = plan.task, model.facts.kind
+    network = task.networks[task.architecture(client)](None).eval()
+    # bytes and ids as well as numbers, of which a network that only looks alike makes other scores
+    probe = torch.arange(PROBES * int(np.prod(model.facts.input_shape)))
+    probe = (probe * 37 % max(model.facts.vocabulary, 2 if kind == "text" else 251)).to(
+        DTYPES[kind]
+    )
+    inputs = model.prepared(probe.view(PROBES, *model.facts.input_shape))
+    for tensors in (model.memory, model.shared):
+        own = select(tensors, "model")
+        if own.keys() != network.state_dict().keys():
+            continue
+        load_into(network, own)
+        with torch.inference_mode():
+            same = torch.allclose(network(inputs), model.predictor.scores(inputs), atol=CLOSE)
+        if same:
+            return network
+    return None
