@@ -55,12 +55,7 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose data and clients."""
     for name, text in DATA_FLAGS.items():
         parser.add_argument(f"--{name}", metavar="X", help=text)
-    parser.add_argument("--target", metavar="COLUMN", help="of a table, the column to predict")
-    parser.add_argument(
-        "--client-column",
-        metavar="COLUMN",
-        help="of a table, the column that says who holds a row; each value becomes a client",
-    )
+    add_table_flags(parser)
     parser.add_argument(
         "--data-dir",
         action="append",
@@ -70,6 +65,16 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--download", action="store_true", help="fetch missing data from its official place"
+    )
+
+
+def add_table_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that say what columns of a table are for."""
+    parser.add_argument("--target", metavar="COLUMN", help="of a table, the column to predict")
+    parser.add_argument(
+        "--client-column",
+        metavar="COLUMN",
+        help="of a table, the column that says who holds a row; each value becomes a client",
     )
 
 
@@ -225,6 +230,7 @@ def place_of_nodes(arguments: argparse.Namespace, out: Path | None) -> Place:
         allow_download=arguments.download,
         retry_failed=arguments.retry_failed,
         patience=patience_from(arguments),
+        metric=DEFAULT if arguments.metric is None else arguments.metric,
     )
 
 
