@@ -22,12 +22,13 @@ from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.tensors import hash_tensors
+from fedcord.engine.child import START
 from fedcord.engine.evaluation import Evaluation
 from fedcord.engine.federation import Federation, Missing, Patience
 from fedcord.engine.requests import Parcel, Reply, Request
 from fedcord.engine.rounds import Schedule, finish_clients, run_rounds
 from fedcord.engine.transports import processes
-from fedcord.engine.transports.processes import START, ProcessesTransport, _Queue, worker_count
+from fedcord.engine.transports.processes import WORKER, ProcessesTransport, _Queue, worker_count
 from fedcord.engine.transports.wire import WireTransport
 from fedcord.engine.transports.worker import PARCELS
 from tests import federation
@@ -266,7 +267,8 @@ def _started(folder: Path) -> tuple[subprocess.Popen[bytes], socket.socket, dict
         process = subprocess.Popen(
             [sys.executable, "-P", START], stdin=subprocess.PIPE, pass_fds=[theirs.fileno()]
         )
-        start = {"descriptor": theirs.fileno(), "data": 0, "path": [str(folder), *sys.path]}
+        start = {"descriptor": theirs.fileno(), "path": [str(folder), *sys.path]}
+        start |= {"module": WORKER, "more": {"data": 0}}
     return process, ours, start
 
 

@@ -23,7 +23,8 @@ from fedcord.core.errors import CheckpointError, ConfigError, PairingError, gath
 from fedcord.core.toml import parse_value
 
 if TYPE_CHECKING:
-    from fedcord.experiment.compare import Failure, Study
+    from fedcord.experiment.compare import Study
+    from fedcord.experiment.study_runs import Failure
 
 RUNS = Path("runs")
 DEFAULT_SEEDS = 3
@@ -35,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "algorithms", nargs="+", metavar="ALGO|STUDY.toml", help="algorithms, or one study file"
     )
     parser.add_argument("--seeds", metavar="N", help=f"number of seeds (default {DEFAULT_SEEDS})")
+    parser.add_argument(
+        "--jobs", metavar="N", help="runs at a time, in processes of one thread (default: cores)"
+    )
     add_data_flags(parser)
     add_run_flags(parser)
 
@@ -50,7 +54,7 @@ def execute(arguments: argparse.Namespace) -> int:
         raise ConfigError(problems)
 
     from fedcord.cli.progress import RunBars
-    from fedcord.experiment.compare import run_study
+    from fedcord.experiment.study_runs import run_study
 
     root = arguments.out or RUNS / study.name
     place = place_from(arguments, root)
@@ -61,8 +65,9 @@ def execute(arguments: argparse.Namespace) -> int:
             study,
             root,
             place,
-            bars.watch_in_turn,
+            bars.study(),
             on_download=lambda held, total: loading()(held, total),
+            jobs=None if arguments.jobs is None else parse_value(arguments.jobs),
         )
     return show_study(root, failures, total, arguments.json)
 

@@ -12,11 +12,12 @@ from fedcord.core.contract import Algorithm
 from fedcord.core.errors import ConfigError, FailedRunError, gather, shown
 from fedcord.core.params import build, plain
 from fedcord.data.dataset import Dataset
-from fedcord.experiment.compare import Failure, make_study, run_study
+from fedcord.experiment.compare import make_study
 from fedcord.experiment.folders import RUNS
 from fedcord.experiment.load import OWN_DATA, load_config
 from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_config
+from fedcord.experiment.study_runs import Failure, run_study
 from fedcord.report.build import build_report
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
@@ -97,6 +98,7 @@ def compare(
     download: bool = False,
     reuse: Path | str | None = None,
     assignments: Sequence[str] = (),
+    jobs: int | None = 1,
     **settings: Any,
 ) -> Comparison:
     """Run several algorithms on the same partitions and seeds, and write the report.
@@ -115,6 +117,8 @@ def compare(
         download: fetch missing data from its official place.
         reuse: folder of clients' work to take from and add to.
         assignments: `key=value` for all, `NAME:key=value` for one, as for `--set`.
+        jobs: runs at a time, each in a process of its own; None for one per core. Algorithms that a
+            script or notebook defines run in this process.
         settings: any other field of RunConfig.
     """
     problems: list[str] = []
@@ -126,7 +130,7 @@ def compare(
     study = make_study(names, values, seeds, texts, variants=forms)
     root = RUNS / study.name if out is None else Path(out)
     place = _place(root, engine, resume, workers, data_dirs, download, reuse, retry_failed)
-    failed = run_study(study, root, place, dataset=_own_data(dataset))
+    failed = run_study(study, root, place, dataset=_own_data(dataset), jobs=jobs)
     if len(failed) == len(study.runs()):
         raise FailedRunError(f"all {len(failed)} runs failed; the first is {failed[0]}")
     return replace(write_report(root), failed=tuple(failed))

@@ -191,20 +191,20 @@ def run(
                 return _run(folder, known, federation, engine, watch, sites is None)
         except NO_FAILURES as error:
             if isinstance(error, ConfigError) and has_begun:  # the method's own, as it worked
-                folder.write_failure(failure_record(config, error))
+                folder.write_failure(failure_record(config.algorithm, config.seed, error))
             raise
         except Exception as error:
             if folder.is_started:
-                folder.write_failure(failure_record(config, error))
+                folder.write_failure(failure_record(config.algorithm, config.seed, error))
             raise
 
 
-def failure_record(config: RunConfig, error: Exception) -> dict[str, Any]:
+def failure_record(algorithm: str, seed: int, error: Exception) -> dict[str, Any]:
     """The content of `failure.json`; what fedcord did not raise on purpose leaves its trace."""
     expected = isinstance(error, FedcordError)
     return {
-        "algorithm": config.algorithm,
-        "seed": config.seed,
+        "algorithm": algorithm,
+        "seed": seed,
         "error": type(error).__name__,
         "message": str(error),
         **({} if expected else {"traceback": traceback.format_exception(error)}),
