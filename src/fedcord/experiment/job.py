@@ -83,7 +83,7 @@ def _done(job: Mapping[str, Any], data: int, parent: Connection) -> dict[str, An
         config = load_config(job["config"])
         if config.hash != job["hash"]:
             raise ProtocolError("it is made of other settings in another process.")
-        dataset = None if job["dataset"] is None else dataset_from(os.dup(data), job["dataset"])
+        dataset = None if job["dataset"] is None else dataset_from(data, job["dataset"])
         run(config, place, _news(parent).progress(), dataset)
     except FailedRunError:  # before, and it is not to be tried again
         return ended(RunFolder(place.out).read_json(FAILURE))
