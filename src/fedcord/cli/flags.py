@@ -67,6 +67,11 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose how to train and where."""
     add_training_flags(parser)
     parser.add_argument(
+        "--device",
+        metavar="D",
+        help="where networks run, changes bits: auto, cpu, cuda, cuda:1 or mps (default cpu)",
+    )
+    parser.add_argument(
         "--engine",
         default="sequential",
         metavar="E",
@@ -138,6 +143,8 @@ def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
             settings[key] = text if key in ("dataset", "partition") else parse_value(text)
     if getattr(arguments, "model", None):
         settings["model"] = arguments.model
+    if getattr(arguments, "device", None) is not None:
+        settings["device"] = arguments.device
     return settings
 
 

@@ -47,6 +47,7 @@ def message(config: RunConfig, place: Place, dataset: Mapping[str, Any] | None) 
         "patience": asdict(place.patience),
     }
     job = {"config": config.plain(), "hash": config.hash, "place": where, "dataset": dataset}
+    job["config"]["device"] = config.device  # with the number of its card
     return json.dumps({**job, "command": sys.argv}).encode()
 
 

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from fedcord.core.device import CPU
 from fedcord.core.errors import ConfigError, shown
 from fedcord.data.dataset import Dataset
 from fedcord.engine.blueprint import is_importable
@@ -60,6 +61,7 @@ def job_count(asked: Any, configs: Sequence[RunConfig], engine: str) -> int:
     if asked is None:
         threads = max((config.threads for config in configs), default=1)
         alone = engine == "processes" or not CAN_START
+        alone |= any(config.device != CPU for config in configs)  # whose memory is for one
         return 1 if alone else max(1, available_cores() // threads)
     if not isinstance(asked, int) or isinstance(asked, bool) or not 1 <= asked <= MAX_WORKERS:
         raise ConfigError(
