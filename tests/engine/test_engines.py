@@ -211,7 +211,7 @@ def test_a_worker_that_dies_is_an_error_with_words_and_the_others_end() -> None:
     workers = ProcessesTransport(
         federation.blueprint(algorithm, values), federation.population(values, SIZES), workers=2
     )
-    reached, started = Federation(workers), list(workers._processes)
+    reached, started = Federation(workers), [child.process for child in workers._children]
     os.kill(started[0].pid, signal.SIGKILL)
     time.sleep(0.1)
     with pytest.raises(ProtocolError, match="a worker process ended with code -9"):
@@ -229,7 +229,7 @@ def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
         "from fedcord.algorithms.averaging.fedavg import FedAvg\n"
         "from fedcord.engine.transports.processes import ProcessesTransport\n"
         "e = ProcessesTransport(federation.blueprint(FedAvg()), federation.population(), 1)\n"
-        "print(e._processes[0].pid, flush=True)\n"
+        "print(e._children[0].process.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     parent = subprocess.run(
