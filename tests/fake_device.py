@@ -132,7 +132,8 @@ def dispatch(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             return back[id(x)]
         if goes_there and x.dtype == torch.float64:
             raise MixedDevicesError(f"{name}: float64 on the device, which Apple's have not")
-        return TensorThere(x) if goes_there else x
+        with torch.inference_mode(False):  # views of ordinary tensors are ordinary tensors
+            return TensorThere(x) if goes_there else x
 
     return tree_map(placed, out)
 
