@@ -20,10 +20,11 @@ from fedcord.engine.requests import unpack_replies
 from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment import run as run_module
 from fedcord.experiment import terms as terms_module
-from fedcord.experiment.compare import make_study, run_study
+from fedcord.experiment.compare import make_study
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
+from fedcord.experiment.study_runs import run_study
 from fedcord.experiment.survey import survey
 from fedcord.report.build import build_report
 from fedcord.report.leaderboard import leaderboard

@@ -12,7 +12,7 @@ from fedcord.core.contract import Algorithm
 from fedcord.core.errors import ConfigError, FailedRunError, gather, shown
 from fedcord.core.params import build, plain
 from fedcord.data.dataset import Dataset
-from fedcord.experiment.compare import Failure, Study, make_study, run_study
+from fedcord.experiment.compare import Study, make_study
 from fedcord.experiment.finished_run import read_finished
 from fedcord.experiment.folders import RUNS
 from fedcord.experiment.load import OWN_DATA, load_config
@@ -20,6 +20,7 @@ from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_config
 from fedcord.experiment.search import SPREAD
 from fedcord.experiment.start_from import going_on
+from fedcord.experiment.study_runs import Failure, run_study
 from fedcord.experiment.tuning import plan_tuning, tune_study, with_chosen
 from fedcord.metrics.registry import DEFAULT
 from fedcord.report.build import build_report
@@ -115,6 +116,7 @@ def compare(
     tune: int | None = None,
     spaces: Sequence[str] = (),
     search: str = SPREAD,
+    jobs: int | None = 1,
     **settings: Any,
 ) -> Comparison:
     """Run several algorithms on the same partitions and seeds, and write the report.
@@ -140,6 +142,8 @@ def compare(
         spaces: `key=low:high:log` for all, `NAME:key=…` for one, as for `--space`; by default what
             algorithms declare.
         search: how trials are proposed, "spread" or "tpe".
+        jobs: runs at a time, each in a process of its own; None for one per core. Algorithms that a
+            script or notebook defines run in this process.
         settings: any other field of RunConfig.
     """
     problems: list[str] = []
@@ -156,7 +160,7 @@ def compare(
     place = _place(root, engine, resume, workers, data_dirs, download, reuse, retry_failed)
 
     def run_all(study: Study, below: Path) -> list[Failure]:
-        return run_study(study, below, place, dataset=_own_data(dataset))
+        return run_study(study, below, place, dataset=_own_data(dataset), jobs=jobs)
 
     if plan is not None:
         study = with_chosen(study, tune_study(plan, root, place, run_all))
