@@ -34,6 +34,7 @@ COMMANDS = {
         "compare_command",
         "run several algorithms on the same data and seeds, and report",
     ),
+    "tune": ("tune_command", "choose parameters fairly, on validation data, and write them down"),
     "predict": ("predict_command", "answer new examples with the model of a finished run"),
     "export": ("export_command", "write a run's model for use without fedcord"),
     "report": ("report_command", "write tables, plots and page anew from run folders"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcord.core.contract import ClientId, Env, ServerState
+from fedcord.core.device import described
 from fedcord.core.errors import CheckpointError, ConfigError, DataError, FedcordError
 from fedcord.core.tensors import Tensors
 from fedcord.data.dataset import Dataset
@@ -186,7 +187,8 @@ def run(
             if not folder.is_started:
                 shares = sites is None and plan.algorithm.traits.shares_work
                 reuse = place.reuse if shares else None
-                origin = provenance_record(config, holdings, reuse) | identity
+                device = described(plan.task.device)
+                origin = provenance_record(config, holdings, reuse, device) | identity
                 folder.write_start(config.plain(), holdings.record(), origin)
             folder.check()  # before anything is written over what it may be wrong about
             folder.clear_failure()
@@ -209,20 +211,20 @@ def run(
                 return _run(folder, known, federation, *how_it_ran)
         except NO_FAILURES as error:
             if isinstance(error, ConfigError) and has_begun:  # the method's own, as it worked
-                folder.write_failure(failure_record(config, error))
+                folder.write_failure(failure_record(config.algorithm, config.seed, error))
             raise
         except Exception as error:
             if folder.is_started:
-                folder.write_failure(failure_record(config, error))
+                folder.write_failure(failure_record(config.algorithm, config.seed, error))
             raise
 
 
-def failure_record(config: RunConfig, error: Exception) -> dict[str, Any]:
+def failure_record(algorithm: str, seed: int, error: Exception) -> dict[str, Any]:
     """The content of `failure.json`; what fedcord did not raise on purpose leaves its trace."""
     expected = isinstance(error, FedcordError)
     return {
-        "algorithm": config.algorithm,
-        "seed": config.seed,
+        "algorithm": algorithm,
+        "seed": seed,
         "error": type(error).__name__,
         "message": str(error),
         **({} if expected else {"traceback": traceback.format_exception(error)}),
@@ -267,7 +269,7 @@ def _run(
     news: list[str] = []
     if saved is not None:
         federation.restore_memory(saved.memories, saved.state.round)
-        news = _news(folder, watch)
+        news = _news(folder, watch, described(known.plan.task.device))
     folder.rewind_metrics(state.round, "" if saved is None else saved.metrics)
 
     def eligible() -> list[ClientId]:
@@ -362,9 +364,9 @@ def _restore(folder: RunFolder, known: Known, watch: Progress) -> Checkpoint | N
     return saved
 
 
-def _news(folder: RunFolder, watch: Progress) -> list[str]:
+def _news(folder: RunFolder, watch: Progress, device: str) -> list[str]:
     """What has changed since the run began, told now and with the next round."""
-    changes = changes_since(folder.read_json(PROVENANCE))
+    changes = changes_since(folder.read_json(PROVENANCE), device)
     if not changes:
         return []
     text = f"resumed with other versions, bits may differ: {', '.join(changes)}"

@@ -23,6 +23,7 @@ from fedcord.report.fields import RERUN, Fields, read_json, read_toml
 from fedcord.report.measured import Measured, read_measured
 from fedcord.report.metrics import RoundMetrics, read_metrics
 from fedcord.store.checksums import check_run
+from fedcord.store.tuning_file import Tuning, is_trial, read_tuning
 
 MOST_NAMED = 5
 """Unusable files that one message names."""
@@ -121,6 +122,7 @@ class Run:
         failure: why it failed; None otherwise.
         provenance: versions, platform, threads; empty when unfinished and not yet written.
         is_verified: whether the files could be compared with checksums; older versions wrote none.
+        tuning: of the study it belongs to, which chose its parameters; None for others.
     """
 
     folder: Path
@@ -134,6 +136,12 @@ class Run:
     failure: Failure | None
     provenance: Mapping[str, Any]
     is_verified: bool = False
+    tuning: Tuning | None = None
+
+    @property
+    def label(self) -> str:
+        """What its study calls it, whatever has become of its model."""
+        return self.folder.parent.name
 
     @property
     def is_finished(self) -> bool:
@@ -149,6 +157,8 @@ class Run:
 def load_runs(*folders: Path) -> tuple[Run, ...]:
     """Every run at or below the folders, sorted by name, seed and place.
 
+    Trials of a tuning are no runs of the comparison; who wants to see them names their own folder.
+
     Raises:
         CheckpointError: when there is none, or a file cannot be used.
     """
@@ -158,7 +168,10 @@ def load_runs(*folders: Path) -> tuple[Run, ...]:
             raise CheckpointError(
                 f"{folder} is not a folder; give the folder of a study or of a run."
             )
-        found.update(path.parent.resolve() for path in folder.rglob("config.toml"))
+        below = (path.parent for path in folder.rglob("config.toml"))
+        found.update(
+            place.resolve() for place in below if not is_trial(place.relative_to(folder).as_posix())
+        )
     if not found:
         given = ", ".join(str(folder) for folder in folders)
         raise CheckpointError(
@@ -202,7 +215,25 @@ def load_run(folder: Path) -> Run:
         failure=_failure(folder, seed) if has_failed else None,
         provenance=_provenance(folder, must_exist=is_finished),
         is_verified=is_verified,
+        tuning=_tuning(folder, config),
     )
+
+
+def _tuning(folder: Path, config: Mapping[str, Any]) -> Tuning | None:
+    """The study's, if it tuned this contender and the run has what was chosen."""
+    if not folder.name.startswith("seed-"):
+        return None
+    tuning = read_tuning(folder.parent.parent)
+    own = None if tuning is None else tuning.contenders.get(folder.parent.name)
+    if own is None:
+        return None
+    for name, value in own.values.items():
+        found: Any = config.get("params")
+        for part in name.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        if found != value:
+            return None
+    return tuning
 
 
 def _name(folder: Path, algorithm: str, result: Result | None, partition: Partition | None) -> str:
