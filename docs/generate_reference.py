@@ -19,7 +19,7 @@ from typing import Any
 
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.cli.main import COMMANDS
-from fedcord.core.params import build, describe
+from fedcord.core.params import build, describe, value_of
 from fedcord.data.partition import PARTITIONS
 from fedcord.data.registry import DATASETS, USER_FORMATS, DatasetInfo
 from fedcord.experiment.config import DEFAULT_ROUNDS, RunConfig
@@ -155,9 +155,9 @@ def _own_parameters(chosen: Any, shared: dict[str, type[Any]]) -> list[str]:
 def changes(chosen: Any, base: Any) -> dict[str, Any]:
     """Dotted names and values in which two objects of one class differ."""
     return {
-        key: value_at(chosen, key)
+        key: value_of(chosen, key)
         for key, *_ in describe(type(chosen))
-        if value_at(chosen, key) != value_at(base, key)
+        if value_of(chosen, key) != value_of(base, key)
     }
 
 
@@ -306,13 +306,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
-
-
-def value_at(chosen: Any, dotted: str) -> Any:
-    """The value of a nested dataclass under a dotted name."""
-    for name in dotted.split("."):
-        chosen = getattr(chosen, name)
-    return chosen
 
 
 def sentence(text: str) -> str:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from fedcord.core.tensors import num_bytes
 from fedcord.engine.federation import Patience
@@ -76,7 +77,7 @@ def test_of_masked_rounds_it_tells_what_passes_in_place_of_the_update(tmp_path: 
         out = tmp_path / check.contender
         there.sent.clear()
         run(study.contenders[check.contender], Place(out), sites=there.sites(study.stated))
-        sent = {}
+        sent: dict[int, dict[str, Tensor]] = {}
         for node, answer in there.sent:
             replies = unpack_replies(answer)
             assert isinstance(replies, list)

@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING
 
 from fedcord.cli.flags import (
     add_data_flags,
+    add_jobs_flag,
     add_run_flags,
     find_own_modules,
+    jobs_from,
     place_from,
     settings_from,
     workers_from,
 )
+from fedcord.cli.tuning_flags import add_tuning_flags, plan_from, refuse_without_tuning
 from fedcord.core.errors import CheckpointError, ConfigError, PairingError, gather
 from fedcord.core.toml import parse_value
 
 if TYPE_CHECKING:
-    from fedcord.experiment.compare import Failure, Study
+    from fedcord.experiment.compare import Study
+    from fedcord.experiment.study_runs import Failure
+    from fedcord.experiment.tuning import TuningPlan
 
 RUNS = Path("runs")
 DEFAULT_SEEDS = 3
@@ -35,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "algorithms", nargs="+", metavar="ALGO|STUDY.toml", help="algorithms, or one study file"
     )
     parser.add_argument("--seeds", metavar="N", help=f"number of seeds (default {DEFAULT_SEEDS})")
+    parser.add_argument(
+        "--tune",
+        metavar="N",
+        help="first tune every contender by N trials on validation data, on seeds of its own",
+    )
+    add_tuning_flags(parser)
+    add_jobs_flag(parser)
     add_data_flags(parser)
     add_run_flags(parser)
 
@@ -44,26 +56,40 @@ def execute(arguments: argparse.Namespace) -> int:
     from fedcord.experiment.config import engine_problems
 
     problems = engine_problems(arguments.engine, workers_from(arguments))
+    plan: TuningPlan | None = None
     with gather(problems):
-        study = _study(arguments)
+        study = study_from(arguments)
+        if arguments.tune is None:
+            refuse_without_tuning(arguments)
+        else:
+            plan = plan_from(arguments, study, arguments.tune)
     if problems:
         raise ConfigError(problems)
 
     from fedcord.cli.progress import RunBars
-    from fedcord.experiment.compare import run_study
+    from fedcord.experiment.study_runs import run_study
+    from fedcord.experiment.tuning import tune_study, with_chosen
 
-    root = arguments.out or RUNS / study.name
+    root = arguments.out or RUNS / (study.name if plan is None else plan.study_name)
     place = place_from(arguments, root)
     total = len(study.runs())
-    with RunBars(arguments.json or arguments.quiet, total) as bars:
+    trials = 0 if plan is None else plan.num_runs
+    with RunBars(arguments.json or arguments.quiet, total + trials) as bars:
         loading = functools.cache(lambda: bars.loading("data"))  # a bar only if it is needed
-        failures = run_study(
-            study,
-            root,
-            place,
-            bars.watch_in_turn,
-            on_download=lambda held, total: loading()(held, total),
-        )
+
+        def run_all(study: Study, below: Path) -> list[Failure]:
+            return run_study(
+                study,
+                below,
+                place,
+                bars.study(),
+                on_download=lambda held, total: loading()(held, total),
+                jobs=jobs_from(arguments),
+            )
+
+        if plan is not None:
+            study = with_chosen(study, tune_study(plan, root, place, run_all))
+        failures = run_all(study, root)
     return show_study(root, failures, total, arguments.json, study.metric)
 
 
@@ -81,7 +107,8 @@ def show_study(
     return 1 if failures else code
 
 
-def _study(arguments: argparse.Namespace) -> Study:
+def study_from(arguments: argparse.Namespace) -> Study:
+    """The study that the command line names, by algorithms or by its file."""
     from fedcord.experiment.compare import load_study, make_study, named_in
 
     settings = settings_from(arguments)

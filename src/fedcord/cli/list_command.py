@@ -96,14 +96,18 @@ def _show_algorithms(everything: bool) -> None:
 def _show_parameters(name: str, as_json: bool) -> None:
     """What `--set` may change, with defaults and allowed values."""
     from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
-    from fedcord.core.params import build, describe
+    from fedcord.core.params import build, declared_spaces, describe
 
     cls = algorithm_class(name)
     preset = ALGORITHMS[name].preset if name in ALGORITHMS else {}
-    rows = describe(cls, usual=build(cls, preset))
+    usual = build(cls, preset)
+    rows = describe(cls, usual=usual)
     if as_json:
         keys = ("name", "default", "allowed", "meaning")
-        values = [dict(zip(keys, row, strict=True)) for row in rows]
+        spaces = {key: str(space) for key, space in declared_spaces(usual).items()}
+        values = [
+            {**dict(zip(keys, row, strict=True)), "space": spaces.get(row[0])} for row in rows
+        ]
         sys.stdout.write(json.dumps(values) + "\n")
         return
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from fedcord.core.errors import ConfigError, gather, shown, unknown_name
 from fedcord.core.names import is_plain, is_text
+from fedcord.core.space import LINEAR, Space
 
 T = TypeVar("T")
 
@@ -35,6 +36,8 @@ class Bounds:
     below: float | None = None
     at_most: float | None = None
     choices: tuple[str, ...] | None = None
+    space: Space | None = None
+    is_tuned: bool = True
 
     def describe(self) -> str:
         """The allowed values in words, empty when anything of the type is allowed."""
@@ -88,10 +91,26 @@ def param(
     below: float | None = None,
     at_most: float | None = None,
     choices: Sequence[str] | None = None,
+    space: tuple[float, float] | tuple[float, float, str] | None = None,
+    tuned: bool = True,
 ) -> Any:
-    """A dataclass field with a default, a sentence, and the values it may take."""
+    """A dataclass field with a default, a sentence, and the values it may take.
+
+    Args:
+        default: of the field; an instance of another such class is a part with fields of its own.
+        doc: the sentence.
+        above: allowed values are larger.
+        at_least: allowed values are not smaller.
+        below: allowed values are smaller.
+        at_most: allowed values are not larger.
+        choices: allowed words.
+        space: (low, high) or (low, high, "log"): where tuning looks unless it is told otherwise.
+            Leave it out where the value changes what a run costs, or is not worth a search.
+        tuned: of a part, whether tuning looks for values of its fields.
+    """
     allowed = None if choices is None else tuple(choices)
-    bounds = Bounds(doc, above, at_least, below, at_most, allowed)
+    where = None if space is None else Space(space[0], space[1], *(space[2:] or (LINEAR,)))
+    bounds = Bounds(doc, above, at_least, below, at_most, allowed, where, tuned)
     if dataclasses.is_dataclass(default) and not isinstance(default, type):
         return dataclasses.field(default_factory=lambda: default, metadata={"bounds": bounds})
     return dataclasses.field(default=default, metadata={"bounds": bounds})
@@ -160,7 +179,7 @@ def conformed(instance: T, where: str = "") -> T:
 
 
 def describe(
-    cls: type[Any], prefix: str = "", usual: Any = None
+    cls: type[Any], prefix: str = "", usual: Any = None, tuned: bool = True
 ) -> list[tuple[str, str, str, str]]:
     """Rows (dotted name, default, allowed, sentence) for every parameter of `cls`.
 
@@ -168,6 +187,7 @@ def describe(
         cls: a configurable dataclass.
         prefix: of the names.
         usual: an instance with the defaults where they are not those of the class.
+        tuned: whether to say where tuning looks, of those it looks for.
     """
     rows = []
     for field in dataclasses.fields(cls):
@@ -175,10 +195,33 @@ def describe(
         name = prefix + field.name
         bounds = field.metadata.get("bounds")
         if dataclasses.is_dataclass(default) and not isinstance(default, type):
-            rows += describe(type(default), name + ".", default)
+            inner = tuned and (not isinstance(bounds, Bounds) or bounds.is_tuned)
+            rows += describe(type(default), name + ".", default, inner)
         elif isinstance(bounds, Bounds):
-            rows.append((name, repr(default), bounds.describe(), bounds.doc))
+            where = f"; tuned over {bounds.space}" if bounds.space is not None and tuned else ""
+            rows.append((name, repr(default), bounds.describe(), bounds.doc + where))
     return rows
+
+
+def declared_spaces(instance: Any, prefix: str = "") -> dict[str, Space]:
+    """Dotted names of the parameters that tuning looks for by itself, and where."""
+    found: dict[str, Space] = {}
+    for field in dataclasses.fields(instance):
+        bounds, value = field.metadata.get("bounds"), getattr(instance, field.name)
+        if not isinstance(bounds, Bounds) or not bounds.is_tuned:
+            continue
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            found |= declared_spaces(value, f"{prefix}{field.name}.")
+        elif bounds.space is not None:
+            found[prefix + field.name] = bounds.space
+    return found
+
+
+def value_of(instance: Any, name: str) -> Any:
+    """The value of a parameter by its dotted name."""
+    for part in name.split("."):
+        instance = getattr(instance, part)
+    return instance
 
 
 def parameters_like(cls: type[Any], name: str) -> list[str]:

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fedcord.algorithms.registry import is_algorithm
-from fedcord.core.errors import CheckpointError, ConfigError, FailedRunError, gather, shown
+from fedcord.core.errors import ConfigError, gather, shown
 from fedcord.core.names import name_problem
 from fedcord.core.params import LARGEST
-from fedcord.data.dataset import Dataset
-from fedcord.data.download import Progress as DownloadProgress
 from fedcord.data.facts import Stated
 from fedcord.experiment.config import RunConfig
-from fedcord.experiment.folders import check_folder
 from fedcord.experiment.load import load_config, merged, read_toml
-from fedcord.experiment.review import review_contenders
-from fedcord.experiment.run import Place, Progress, failure_record, run
-from fedcord.experiment.survey import Sites
 from fedcord.metrics.registry import metric_problems
-from fedcord.models.registry import check_model
-from fedcord.store.checksums import FAILURE
-from fedcord.store.run_folder import RunFolder
 
 OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure")
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
 
 MAX_SEEDS = 10_000
-OWN_FILES = ("leaderboard.csv", "leaderboard.md", "leaderboard.tex", "plots", "report.html")
-"""What the report writes into a study's folder, beside those of the contenders."""
-ENDS_ALL = (CheckpointError, OSError)
-"""What is wrong with a folder or a disk is to be put right before a study goes on."""
+OWN_FILES = (
+    *("leaderboard.csv", "leaderboard.md", "leaderboard.tex", "plots", "report.html"),
+    *("tuning", "tuning.json", "sha256sums"),
+)
+"""What reports and tuning write into a study's folder, beside those of the contenders."""
 NOTHING = "nothing to compare; name at least one algorithm."
 FORMS: Mapping[str, tuple[type, str]] = {
     "name": (str, "text, in quotes"),
@@ -54,10 +44,6 @@ MISPLACED = {
     "params": "[params], or [variants.LABEL.params]",
 }
 """Fields of a run that are no settings of a study."""
-
-
-RunOne = Callable[[RunConfig, Place, Progress, Dataset | None], dict[str, Any]]
-"""How one run of a study is done."""
 
 
 @dataclass(frozen=True)
@@ -85,28 +71,6 @@ class Study:
             for seed in self.seeds
             for label, config in self.contenders.items()
         ]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A run of a study that has no result.
-
-    Attributes:
-        contender: its label in the study.
-        algorithm: its name.
-        seed: of the run.
-        error: the kind of error.
-        message: why, in words.
-    """
-
-    contender: str
-    algorithm: str
-    seed: int
-    error: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.contender} seed {self.seed}: {self.error}: {self.message}"
 
 
 def make_study(
@@ -153,7 +117,7 @@ def make_study(
         values = {**settings, **own_settings, "algorithm": form["algorithm"]}
         with gather(problems):
             values["params"] = _merged_params(settings.get("params", {}), form.get("params", {}))
-            chosen = _assignments_for(label, forms, assignments)
+            chosen = texts_for(label, forms, assignments)
             contenders[label] = load_config(values, chosen, fixed_rounds_win=True)
     problems += metric_problems(metric) if metric is not None else []
     first = next(iter(contenders.values())).seed if contenders else 0
@@ -218,92 +182,17 @@ def named_in(path: Path) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def run_study(
-    study: Study,
-    root: Path,
-    place: Place,
-    progress_for: Callable[[str, RunConfig], Progress] = lambda label, config: Progress(),
-    dataset: Dataset | None = None,
-    on_download: DownloadProgress | None = None,
-    sites: Sites | None = None,
-    run_one: RunOne | None = None,
-) -> list[Failure]:
-    """Run what is missing of a study under `root`, one run after another.
-
-    A study's own metric wins over that of `place`.
-
-    What does not fit is refused before the first run, of all contenders together. What shows only
-    while one runs is a failure of that run and does not end the study. Where the data lies at
-    `sites`, they say themselves what does not fit. `run_one` does a run elsewhere than here.
-
-    Returns:
-        The runs that failed, now or before.
-    """
-    place = replace(place, metric=study.metric or place.metric)
-    runs = [(label, c, root / label / f"seed-{c.seed}") for label, c in study.runs()]
-    for _, config, out in runs:
-        with contextlib.suppress(FailedRunError):
-            check_folder(
-                RunFolder(out), config, resume=place.resume, retry_failed=place.retry_failed
-            )
-    ahead = [(label, c) for label, c, out in runs if _is_ahead(RunFolder(out), place)]
-    contenders = {label: study.contenders[label] for label, _ in ahead}
-    missing = {model for config in contenders.values() for model in config.model}
-    problems = [
-        problem
-        for model in sorted(missing)
-        for problem in check_model(model, data_dirs=place.data_dirs or ())
-    ]
-    if problems:  # weights that are not there: now, not hours later when their turn comes
-        raise ConfigError(problems)
-    if sites is not None:
-        sites = replace(sites, stated=study.stated)
-    elif ahead:
-        review_contenders(
-            contenders,
-            sorted({config.seed for _, config in ahead}),
-            dataset,
-            place.data_dirs,
-            place.allow_download,
-            on_download,
-            study.stated,
-        )
-        RunFolder(root).create()  # one that cannot be made is no failure of a contender
-    do = run_one or functools.partial(run, sites=sites)
-    failures = []
-    for label, config, out in runs:
-        try:
-            do(config, replace(place, out=out), progress_for(label, config), dataset)
-        except FailedRunError:  # before, and it is not to be tried again
-            failures.append(_failure(label, config, RunFolder(out).read_json(FAILURE)))
-        except ENDS_ALL:
-            raise
-        except Exception as error:
-            failures.append(_failure(label, config, failure_record(config, error)))
-    return failures
-
-
-def _is_ahead(folder: RunFolder, place: Place) -> bool:
-    """Whether a run is still to be made."""
-    return not folder.is_finished and (place.retry_failed or not folder.has_failed)
-
-
-def _failure(label: str, config: RunConfig, record: Mapping[str, Any]) -> Failure:
-    error, message = str(record.get("error")), str(record.get("message"))
-    return Failure(label, config.algorithm, config.seed, error, message)
-
-
-def _assignments_for(
-    label: str, labels: Mapping[str, Any], assignments: Sequence[str]
+def texts_for(
+    label: str, labels: Mapping[str, Any], assignments: Sequence[str], flag: str = "--set"
 ) -> list[str]:
-    """The `--set` texts that concern one contender."""
+    """The texts of `--set` or another flag that concern one contender."""
     chosen = []
     for text in assignments:
         head, colon, rest = text.partition(":")
         if colon and "=" not in head:
             if head not in labels:
                 raise ConfigError(
-                    f"--set {shown(text)}: '{head}' is not among {', '.join(labels)}; write "
+                    f"{flag} {shown(text)}: '{head}' is not among {', '.join(labels)}; write "
                     "NAME:key=value for one of them, or key=value for all."
                 )
             if head == label:
@@ -356,7 +245,9 @@ def _form_problems(label: str, form: object) -> list[str]:
 def _label_problem(label: object) -> str | None:
     """Why a contender cannot have a folder of this name in the study's."""
     if str(label).casefold() in OWN_FILES:
-        return f"contender '{label}' has the name of a file of the report; choose another."
+        return (
+            f"contender '{label}' has the name of a file of the report or tuning; choose another."
+        )
     return name_problem("contender", label)
 
 

@@ -13,6 +13,7 @@ from fedcord.algorithms.registry import (
     algorithm_name,
     is_algorithm,
 )
+from fedcord.core.device import chosen_device, device_problem
 from fedcord.core.errors import ConfigError, DataError, gather, shown, unknown_name
 from fedcord.core.params import build, conformed, parameters_like, plain
 from fedcord.core.regular_files import NotRegularError, check_regular
@@ -77,7 +78,8 @@ def load_config(
     problems += _misplaced(settings, config.algorithm, cls)
     if problems:
         raise ConfigError(problems)
-    return dataclasses.replace(config, rounds=rounds, method=algorithm)
+    device = chosen_device(config.device)
+    return dataclasses.replace(config, rounds=rounds, device=device, method=algorithm)
 
 
 def load_data_config(settings: Mapping[str, Any]) -> RunConfig:
@@ -116,10 +118,10 @@ def _misplaced(settings: Mapping[str, Any], algorithm: str, cls: type[Any]) -> l
             continue
         own = parameters_like(cls, name)
         if own:
-            nested = shown(_nested(own[0].split("."), value))
+            written = shown(nested(own[0].split("."), value))
             problems.append(
                 f"'{name}' is not a setting but {own[0]} of {algorithm}; write "
-                f"--set {own[0]}={value}, [params] {own[0]} in a study file, or params={nested}."
+                f"--set {own[0]}={value}, [params] {own[0]} in a study file, or params={written}."
             )
         else:
             problems.append(unknown_name("setting", str(name), SETTINGS))
@@ -168,6 +170,7 @@ def _names(config: RunConfig) -> list[str]:
         except DataError as error:
             problems.append(str(error))
     problems += check_partition(config.partition, config.clients)
+    problems += filter(None, [device_problem(config.device)])
     for model in config.model:
         problems += check_model(model, with_weights=False)  # where they lie is not known yet
     if config.validation + config.test >= 1:
@@ -205,16 +208,16 @@ def _params(
         problems.append(f"params = {shown(given)}: must be a table of parameters.")
     for text in assignments:
         with gather(problems):
-            params = merged(params, _nested(*parse_assignment(text)))
+            params = merged(params, nested(*parse_assignment(text)))
     return params, problems
 
 
-def _nested(path: Sequence[str], value: Any) -> dict[str, Any]:
+def nested(path: Sequence[str], value: Any) -> dict[str, Any]:
     """A value below its names: (("a", "b"), 1) to {"a": {"b": 1}}."""
     for name in reversed(path):
         value = {name: value}
-    nested: dict[str, Any] = value
-    return nested
+    below: dict[str, Any] = value
+    return below
 
 
 def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

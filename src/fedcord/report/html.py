@@ -33,6 +33,14 @@ from fedcord.report.scores import (
     score_heading,
 )
 from fedcord.report.subject import heading, without_folders
+from fedcord.report.tuning import (
+    ALL_TRIALS,
+    entries_of,
+    summary_table,
+    trials_table,
+    tuning_sentence,
+)
+from fedcord.report.tuning import TITLE as TUNING
 from fedcord.report.verdict import verdict
 
 
@@ -71,6 +79,7 @@ def render_page(board: Leaderboard, panels: Panels) -> str:
         _header(board, config, title),
         _leaderboard_section(board, panels),
         _notes_section(board),
+        _tuning_section(board),
         _classes_section(board, panels),
         _curves_section(board, panels),
         _clients_section(board, panels),
@@ -108,6 +117,18 @@ def _notes_section(board: Leaderboard) -> str:
         return ""
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in board.notes)
     return f"<section><h2>Notes</h2>{notes}</section>"
+
+
+def _tuning_section(board: Leaderboard) -> str:
+    known = entries_of(board.rows)
+    if not known:
+        return ""
+    return (
+        f"<section><h2>{TUNING}</h2>{_plain_table(*summary_table(known))}"
+        f'<p class="small">{escape(tuning_sentence(known, board.metric))}</p>'
+        f'<h3 style="margin-top:2rem">{ALL_TRIALS}</h3>{_plain_table(*trials_table(known))}'
+        "</section>"
+    )
 
 
 def _leaderboard_section(board: Leaderboard, panels: Panels) -> str:

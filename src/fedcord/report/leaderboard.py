@@ -34,6 +34,7 @@ from fedcord.report.row import Failed, Row
 from fedcord.report.scores import interval_words, score_interval
 from fedcord.report.subject import same_data
 from fedcord.report.training import untrained_seeds
+from fedcord.report.tuning import entries_of, tuning_values
 from fedcord.statistics import Outcome, PairedDifference, holm, pair, paired_difference
 
 PAIR_SETTINGS = ("subset", "longtail", "validation", "test")
@@ -96,6 +97,7 @@ class Leaderboard:
             "num_comparisons": self.num_comparisons,
             "method": self.method,
             "notes": list(self.notes),
+            "tuning": tuning_values(entries_of(self.rows)),
         }
 
     @property

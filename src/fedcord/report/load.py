@@ -9,7 +9,7 @@ unfinished run's `metrics.jsonl`, which a killed run leaves half written.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from fedcord.report.fields import RERUN, Fields, read_json, read_toml
 from fedcord.report.measured import Measured, read_measured
 from fedcord.report.metrics import RoundMetrics, read_metrics
 from fedcord.store.checksums import check_run
+from fedcord.store.tuning_file import Tuning, is_trial, read_tuning
 
 MOST_NAMED = 5
 """Unusable files that one message names."""
@@ -72,6 +73,7 @@ class Result:
             them.
         notes: what deserves a second look in the data's spread and the settings.
         forgotten: clients whose data was taken out of the model after the run.
+        joined: clients that came after the run.
     """
 
     accuracy: float
@@ -85,6 +87,7 @@ class Result:
     test_counts: tuple[int, ...]
     notes: tuple[str, ...]
     forgotten: tuple[int, ...]
+    joined: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class Run:
     Attributes:
         folder: where it is.
         name: what the tables call it: the folder above `seed-<n>…`, else the algorithm; and which
-            clients were forgotten, if any.
+            clients were forgotten or have joined, if any.
         algorithm: from the configuration.
         seed: from the configuration.
         config: all of `config.toml`.
@@ -119,6 +122,7 @@ class Run:
         failure: why it failed; None otherwise.
         provenance: versions, platform, threads; empty when unfinished and not yet written.
         is_verified: whether the files could be compared with checksums; older versions wrote none.
+        tuning: of the study it belongs to, which chose its parameters; None for others.
     """
 
     folder: Path
@@ -132,6 +136,12 @@ class Run:
     failure: Failure | None
     provenance: Mapping[str, Any]
     is_verified: bool = False
+    tuning: Tuning | None = None
+
+    @property
+    def label(self) -> str:
+        """What its study calls it, whatever has become of its model."""
+        return self.folder.parent.name
 
     @property
     def is_finished(self) -> bool:
@@ -147,6 +157,8 @@ class Run:
 def load_runs(*folders: Path) -> tuple[Run, ...]:
     """Every run at or below the folders, sorted by name, seed and place.
 
+    Trials of a tuning are no runs of the comparison; who wants to see them names their own folder.
+
     Raises:
         CheckpointError: when there is none, or a file cannot be used.
     """
@@ -156,7 +168,10 @@ def load_runs(*folders: Path) -> tuple[Run, ...]:
             raise CheckpointError(
                 f"{folder} is not a folder; give the folder of a study or of a run."
             )
-        found.update(path.parent.resolve() for path in folder.rglob("config.toml"))
+        below = (path.parent for path in folder.rglob("config.toml"))
+        found.update(
+            place.resolve() for place in below if not is_trial(place.relative_to(folder).as_posix())
+        )
     if not found:
         given = ", ".join(str(folder) for folder in folders)
         raise CheckpointError(
@@ -190,7 +205,7 @@ def load_run(folder: Path) -> Run:
     has_failed = not is_finished and (folder / "failure.json").exists()
     return Run(
         folder=folder,
-        name=_name(folder, algorithm, () if result is None else result.forgotten, partition),
+        name=_name(folder, algorithm, result, partition),
         algorithm=algorithm,
         seed=seed,
         config=config,
@@ -200,19 +215,37 @@ def load_run(folder: Path) -> Run:
         failure=_failure(folder, seed) if has_failed else None,
         provenance=_provenance(folder, must_exist=is_finished),
         is_verified=is_verified,
+        tuning=_tuning(folder, config),
     )
 
 
-def _name(
-    folder: Path, algorithm: str, forgotten: Sequence[int], partition: Partition | None
-) -> str:
-    pattern = r"seed-\d+.*" if forgotten else r"seed-\d+"  # a run without a client lies beside
+def _tuning(folder: Path, config: Mapping[str, Any]) -> Tuning | None:
+    """The study's, if it tuned this contender and the run has what was chosen."""
+    if not folder.name.startswith("seed-"):
+        return None
+    tuning = read_tuning(folder.parent.parent)
+    own = None if tuning is None else tuning.contenders.get(folder.parent.name)
+    if own is None:
+        return None
+    for name, value in own.values.items():
+        found: Any = config.get("params")
+        for part in name.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        if found != value:
+            return None
+    return tuning
+
+
+def _name(folder: Path, algorithm: str, result: Result | None, partition: Partition | None) -> str:
+    changes = {} if result is None else {"without": result.forgotten, "with": result.joined}
+    made = {how: clients for how, clients in changes.items() if clients}
+    pattern = r"seed-\d+.*" if made else r"seed-\d+"  # a run made of another lies beside it
     name = folder.parent.name if re.fullmatch(pattern, folder.name) else algorithm
-    if not forgotten:
-        return name
-    clients = "client" if len(forgotten) == 1 else "clients"
     names = {} if partition is None else partition.names
-    return f"{name} without {clients} {clients_listed(forgotten, names)}"
+    for how, clients in made.items():
+        word = "client" if len(clients) == 1 else "clients"
+        name += f" {how} {word} {clients_listed(clients, names)}"
+    return name
 
 
 def _checked_config(reader: Fields) -> Mapping[str, Any]:
@@ -286,6 +319,7 @@ def _result(folder: Path, seed: int) -> Result:
         test_counts=reader.wholes("test_counts"),
         notes=reader.texts("notes"),
         forgotten=tuple(sorted(reader.wholes("forgotten"))),
+        joined=tuple(sorted(reader.wholes("joined"))),
     )
 
 

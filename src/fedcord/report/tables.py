@@ -24,6 +24,8 @@ from fedcord.report.numbers import NOTHING, byte_size, duration, p_value
 from fedcord.report.origin import origin_line
 from fedcord.report.row import Row
 from fedcord.report.scores import score, score_cell_bracket, score_gap, score_heading
+from fedcord.report.tuning import TITLE as TUNING
+from fedcord.report.tuning import entries_of, summary_table, trials_table, tuning_sentence
 
 
 def headings(metric: Metric) -> tuple[str, ...]:
@@ -120,6 +122,9 @@ def to_markdown(board: Leaderboard) -> str:
         below += [f"{ALL_METRICS}. {metrics_sentence(board)}", pipe_table(*metrics_table(board))]
     if has_classes(board):
         below += [classes_sentence(board), pipe_table(*class_table(board))]
+    if known := entries_of(board.rows):
+        below += [f"{TUNING}. {tuning_sentence(known, board.metric)}"]
+        below += [pipe_table(*summary_table(known)), pipe_table(*trials_table(known))]
     for kind in group_kinds(board):
         below += [f"Accuracy per {kind}, %, with 95 % interval (Student t on the logit scale):"]
         below += [pipe_table(*group_table(board, kind))]

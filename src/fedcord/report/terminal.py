@@ -21,6 +21,7 @@ from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import NOTHING, byte_size, duration, p_value
 from fedcord.report.row import Row
 from fedcord.report.scores import score, score_cell_bracket, score_gap, score_heading
+from fedcord.report.tuning import entries_of, tuning_lines
 from fedcord.report.verdict import verdict
 
 WIDE = 104
@@ -35,13 +36,15 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
     console.print(_table(board, is_wide))
     console.print(f"[dim]{escape(board.method)}[/dim]", highlight=False)
     if is_worth_showing(board):
-        console.print(_plain(*balanced_table(board)))
+        console.print(plain_table(*balanced_table(board)))
         console.print(f"[dim]{escape(EXPLANATION)}[/dim]", highlight=False)
     if sentence := floor_sentence(board):
         console.print(escape(sentence), highlight=False)
     if _is_about_classes(board):
-        console.print(_plain(*class_table(board)))
+        console.print(plain_table(*class_table(board)))
         console.print(f"[dim]{escape(classes_sentence(board))}[/dim]", highlight=False)
+    for line in tuning_lines(entries_of(board.rows)):
+        console.print(f"[cyan]tuned[/cyan] {escape(line)}", highlight=False)
     for note in board.notes:
         console.print(f"[yellow]note[/yellow] {escape(note)}", highlight=False)
     console.print()
@@ -72,11 +75,12 @@ def _is_about_classes(board: Leaderboard) -> bool:
     return is_asked and not board.metric.over_clients and has_classes(board)
 
 
-def _plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def plain_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table of texts."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), header_style="bold", pad_edge=False)
     table.add_column(head[0], overflow="fold", min_width=9)
     for heading in head[1:]:
-        table.add_column(escape(heading), justify="right")
+        table.add_column(escape(heading), justify="right", overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
     return table

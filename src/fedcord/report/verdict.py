@@ -10,6 +10,7 @@ from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import counted, listed, p_value
 from fedcord.report.row import Row
 from fedcord.report.scores import score, score_bracket, with_unit
+from fedcord.report.tuning import tuning_verdict
 from fedcord.statistics import MeanInterval, PairedDifference
 
 LEVEL = 0.05
@@ -17,8 +18,10 @@ LEVEL = 0.05
 
 
 def verdict(board: Leaderboard) -> str:
-    """The outcome in plain words: who is ahead, by how much, how sure, on how many seeds."""
-    return f"{_compared(board)}{_failed(board)}{_untrained(board)}"
+    """The outcome in plain words: who is ahead, by how much, how sure, on what terms."""
+    text = f"{_compared(board)}{_failed(board)}{_untrained(board)}"
+    terms = tuning_verdict(board.rows)
+    return f"{text} {terms}" if terms else text
 
 
 def _compared(board: Leaderboard) -> str:

@@ -15,9 +15,10 @@ from fedcord.core.tensors import Tensors
 from fedcord.data.channel_sums import channel_sums
 from fedcord.data.standardise import first_sum, second_sum
 from fedcord.data.tables.survey import as_kinds
+from fedcord.engine.agreement import Introduction
 from fedcord.engine.disk_memory import DiskMemory
 from fedcord.engine.memory_store import MemoryStore
-from fedcord.engine.node import ClientNode, Introduction
+from fedcord.engine.node import ClientNode
 from fedcord.engine.requests import (
     Parcel,
     Reply,

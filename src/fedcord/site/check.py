@@ -23,10 +23,10 @@ from fedcord.data.tables.preparation import TablePreparation
 from fedcord.data.tables.schema import TableSchema
 from fedcord.data.tables.sums import TableSums
 from fedcord.data.tables.survey import agreed_schema
-from fedcord.engine.federation import WEIGHT_BYTES
 from fedcord.engine.population import Population
-from fedcord.engine.rounds import needs_only
+from fedcord.engine.summands import needs_only
 from fedcord.engine.threads import torch_threads
+from fedcord.engine.traffic import WEIGHT_BYTES
 from fedcord.experiment.build import Plan, make_plan
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.frozen_features import as_features

@@ -46,10 +46,15 @@ def check_run(folder: Path) -> bool:
             f"'{folder}' is half changed: forgetting a client was interrupted; repeat that "
             "'fedcord forget' with --in-place first."
         )
+    return check_files(folder, _results_rest_on(folder))
+
+
+def check_files(folder: Path, names: Sequence[str]) -> bool:
+    """Compare the files `names` with their checksums, as `check_run` does."""
     known = _read(folder / CHECKSUMS)
     if known is None:
         return False
-    for name in _results_rest_on(folder):
+    for name in names:
         path = folder / name
         if name not in known:
             raise _changed(folder / CHECKSUMS, f"it does not list {name}")

@@ -112,7 +112,9 @@ class Accord:
         0, "times encoders are trained on against the head, and it is solved again", at_least=0
     )
     refine: LocalSGD = param(
-        LocalSGD(epochs=5, lr=0.01, momentum=0.9), "how encoders are trained on"
+        LocalSGD(epochs=5, lr=0.01, momentum=0.9),
+        "how encoders are trained on",
+        tuned=False,  # by default there are no refinements
     )
 
     def __post_init__(self) -> None:

@@ -57,7 +57,9 @@ class APFL(SolvesFromSums):
     refine_ridge: float | str = param(
         "loo", "μ > 0 of the refinement, or loo", above=0, choices=("loo",)
     )
-    refinement_weight: float = param(1.0, "η, how much the refinement counts", at_least=0)
+    refinement_weight: float = param(
+        1.0, "η, how much the refinement counts", at_least=0, space=(0.0, 2.0)
+    )
     features: FeatureMap = param(FeatureMap(), "features of the global model")
     refinement: FeatureMap = param(
         FeatureMap(expansion="rff", width=256), "features of the refinement"

@@ -83,7 +83,9 @@ class DeepAFL:
     blocks: int = param(3, "residual blocks (paper: T), one round each", at_least=1)
     width: int = param(256, "hidden units of a block (paper: f)", at_least=1)
     ridge: float | str = param("gcv", "λ > 0, or gcv", above=0, choices=("gcv",))
-    block_ridge: float = param(0.05, "ridge of a block (paper: γ)", above=0)
+    block_ridge: float = param(
+        0.05, "ridge of a block (paper: γ)", above=0, space=(0.005, 0.5, "log")
+    )
     activation: str = param("gelu", "of hidden units", choices=("gelu", "tanh", "relu"))
     refresh: int = param(5, "blocks after which all sums are sent again", at_least=1)
     features: FeatureMap = param(FeatureMap(), "features the first block starts from")

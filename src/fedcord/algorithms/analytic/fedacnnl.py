@@ -80,8 +80,10 @@ class FedACnnL:
     """Analytic convolutional network learning in a federation."""
 
     layers: Layers = param(Layers(), "the network")
-    ridge: float = param(1e-2, "per patch (paper: γ)", above=0)
-    last_ridge: float = param(1e-3, "per sample, of the last layer", above=0)
+    ridge: float = param(1e-2, "per patch (paper: γ)", above=0, space=(0.001, 0.1, "log"))
+    last_ridge: float = param(
+        1e-3, "per sample, of the last layer", above=0, space=(0.0001, 0.01, "log")
+    )
     random_channels: float = param(
         0.5, "share of channels that are random filters", at_least=0, at_most=1
     )

@@ -41,7 +41,9 @@ from fedcord.core.tensors import Tensors
 class FedProx(AveragesModels):
     """Federated averaging with a proximal term."""
 
-    proximal_weight: float = param(0.01, "strength of the pull (paper: μ)", at_least=0)
+    proximal_weight: float = param(
+        0.01, "strength of the pull (paper: μ)", at_least=0, space=(0.001, 1.0, "log")
+    )
     local: LocalSGD = param(LocalSGD(), "how clients train")
 
     def __post_init__(self) -> None:

@@ -62,7 +62,9 @@ from fedcord.ops.weighted_mean import weighted_mean
 class FedRCL(AveragesModels):
     """Relaxed contrastive federated learning."""
 
-    contrast_weight: float = param(1.0, "weight of the supervised contrast", at_least=0)
+    contrast_weight: float = param(
+        1.0, "weight of the supervised contrast", at_least=0, space=(0.1, 10.0, "log")
+    )
     penalty_weight: float = param(1.0, "weight of the penalty (paper: β)", at_least=0)
     temperature: float = param(0.05, "of both terms (paper: τ)", above=0)
     threshold: float = param(

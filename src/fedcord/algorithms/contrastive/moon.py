@@ -66,7 +66,9 @@ PREVIOUS = "previous"
 class MOON(AveragesModels):
     """Model-contrastive federated learning."""
 
-    contrast_weight: float = param(5.0, "weight of the contrast (paper: μ)", at_least=0)
+    contrast_weight: float = param(
+        5.0, "weight of the contrast (paper: μ)", at_least=0, space=(0.1, 10.0, "log")
+    )
     temperature: float = param(0.5, "of the contrast (paper: τ)", above=0)
     head: str = param("none", "what is contrasted", choices=("none", "projection"))
     projection_width: int = param(256, "outputs of the projection head", at_least=1)

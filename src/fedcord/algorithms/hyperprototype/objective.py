@@ -26,8 +26,12 @@ from fedcord.ops.vectors import unit
 class HyperObjective:
     """The client's loss."""
 
-    contrast_weight: float = param(1.0, "weight of HPCL (paper: λ_c)", at_least=0)
-    alignment_weight: float = param(1.0, "weight of HPAL (paper: λ_a)", at_least=0)
+    contrast_weight: float = param(
+        1.0, "weight of HPCL (paper: λ_c)", at_least=0, space=(0.1, 10.0, "log")
+    )
+    alignment_weight: float = param(
+        1.0, "weight of HPAL (paper: λ_a)", at_least=0, space=(0.1, 10.0, "log")
+    )
     temperature: float = param(0.05, "of the contrast (paper: τ)", above=0)
     margin: str = param(
         "paper",

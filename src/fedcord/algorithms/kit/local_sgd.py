@@ -35,7 +35,7 @@ class LocalSGD:
     steps: int | None = param(None, "steps per visit instead of whole epochs", at_least=1)
     batch_size: int = param(32, "examples per step (paper: B)", above=0)
     optimizer: str = param("sgd", "update rule", choices=("sgd", "adam"))
-    lr: float = param(0.05, "learning rate (paper: η)", above=0)
+    lr: float = param(0.05, "learning rate (paper: η)", above=0, space=(0.005, 0.5, "log"))
     momentum: float = param(0.0, "SGD momentum; ignored by adam", at_least=0, below=1)
     weight_decay: float = param(0.0, "L2 penalty on all trained weights", at_least=0)
     clip: float | None = param(None, "largest gradient norm; none when not set", above=0)

@@ -21,7 +21,7 @@ class LocalTraining:
 
     epochs: int = param(50, "passes over the client's data in all (paper: R·E)", at_least=1)
     batch_size: int = param(64, "examples per step, before they are doubled by views", above=0)
-    lr: float = param(0.05, "learning rate", above=0)
+    lr: float = param(0.05, "learning rate", above=0, space=(0.005, 0.5, "log"))
     momentum: float = param(0.9, "SGD momentum, of weights and of log σ²", at_least=0, below=1)
     clip: float = param(1.0, "largest norm of a step's gradient", above=0)
     views: str = param("auto", "random views of each example; auto: by the data", choices=VIEWS)

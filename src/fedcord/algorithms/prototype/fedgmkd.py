@@ -84,8 +84,12 @@ class FedGMKD(ExchangesPrototypes):
     """Knowledge of classes, joined with regard to discrepancies."""
 
     exchange: str = param("prototypes", EXCHANGE, choices=EXCHANGES)
-    distillation_weight: float = param(0.06, "pull towards soft predictions (λ)", at_least=0)
-    prototype_weight: float = param(0.06, "pull towards prototypes (paper: γ)", at_least=0)
+    distillation_weight: float = param(
+        0.06, "pull towards soft predictions (λ)", at_least=0, space=(0.006, 0.6, "log")
+    )
+    prototype_weight: float = param(
+        0.06, "pull towards prototypes (paper: γ)", at_least=0, space=(0.006, 0.6, "log")
+    )
     temperature: float = param(0.6, "of soft predictions (paper: T)", above=0)
     model_strength: float = param(0.2, "what label skew costs a model (paper: A)", at_least=0)
     model_offset: float = param(0.2, "what every model has (paper: B)", at_least=0)

@@ -56,7 +56,9 @@ class FedProto(ExchangesPrototypes):
     """Federated prototype learning."""
 
     exchange: str = param("prototypes", EXCHANGE, choices=EXCHANGES)
-    prototype_weight: float = param(1.0, "pull towards prototypes (paper: λ)", at_least=0)
+    prototype_weight: float = param(
+        1.0, "pull towards prototypes (paper: λ)", at_least=0, space=(0.1, 10.0, "log")
+    )
     weighting: str = param(
         "uniform", "clients' weights in a global prototype", choices=("uniform", "samples")
     )

@@ -72,7 +72,9 @@ class FedSA(ExchangesPrototypes):
     """Semantic anchors."""
 
     exchange: str = param("prototypes", EXCHANGE, choices=EXCHANGES)
-    anchor_weight: float = param(10.0, "pull towards anchors (paper: λ)", at_least=0)
+    anchor_weight: float = param(
+        10.0, "pull towards anchors (paper: λ)", at_least=0, space=(1.0, 100.0, "log")
+    )
     contrast_weight: float = param(1.0, "weight of the margin contrast", at_least=0)
     calibration_weight: float = param(1.0, "weight of classifying the anchors", at_least=0)
     anchor_momentum: float = param(

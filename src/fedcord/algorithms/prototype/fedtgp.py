@@ -68,7 +68,9 @@ class FedTGP(ExchangesPrototypes):
     """Trainable global prototypes."""
 
     exchange: str = param("prototypes", EXCHANGE, choices=EXCHANGES)
-    prototype_weight: float = param(10.0, "pull towards prototypes (paper: λ)", at_least=0)
+    prototype_weight: float = param(
+        10.0, "pull towards prototypes (paper: λ)", at_least=0, space=(1.0, 100.0, "log")
+    )
     margin_limit: float = param(100.0, "largest margin (paper: τ)", at_least=0)
     server_epochs: int = param(100, "server's passes over uploads (paper: S)", at_least=1)
     server_lr: float = param(0.01, "server's learning rate (paper: η_S)", above=0)

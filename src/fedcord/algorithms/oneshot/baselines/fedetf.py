@@ -59,7 +59,7 @@ class FedETF(SendsOnce):
 
     fusion: str = param("param_avg", "how models are fused", choices=("param_avg", "logits"))
     loss: str = param("balanced", "what clients minimise", choices=("balanced", "cross_entropy"))
-    scale: float = param(1.0, "factor of the cosines (paper: β)", above=0)
+    scale: float = param(1.0, "factor of the cosines (paper: β)", above=0, space=(0.3, 30.0, "log"))
     weighting: str = param("size", "clients' weights", choices=WEIGHTINGS)
     local: LocalSGD = param(ONE_SHOT, "how clients train")
 

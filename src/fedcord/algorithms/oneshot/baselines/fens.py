@@ -93,6 +93,7 @@ class FENS:
     training: LocalSGD = param(
         LocalSGD(steps=1, batch_size=128, lr=1.0, weight_decay=1e-4),
         "how clients train the aggregator",
+        tuned=False,
     )
 
     def __post_init__(self) -> None:
