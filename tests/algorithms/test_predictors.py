@@ -43,19 +43,3 @@ def test_nothing_is_loaded_or_drawn_to_answer(name: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(torch, "Generator", refuse)
     for batch in inputs.split(5):
         assert made.scores(batch).shape == (len(batch), 3)
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_scores_can_be_exported_for_batches_of_any_size(name: str) -> None:
-    made, inputs = finished(name)
-
-    class Scores(nn.Module):
-        def forward(self, inputs: Tensor) -> Tensor:
-            return made.scores(inputs)
-
-    size = torch.export.Dim("size", min=2, max=1000)
-    exported = torch.export.export(
-        Scores(), (inputs[:3],), dynamic_shapes={"inputs": {0: size}}, strict=False
-    )
-    many = torch.cat([inputs, inputs.flip(-1)])
-    torch.testing.assert_close(exported.module()(many), made.scores(many), rtol=1e-5, atol=1e-5)

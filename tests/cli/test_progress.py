@@ -48,6 +48,41 @@ def test_who_hides_progress_sees_none(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.usefixtures("terminal")
+def test_several_runs_are_shown_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    config, other = load_config({}), load_config({"seed": 1})
+    with RunBars(hidden=False, total_runs=3) as bars:
+        study = bars.study()
+        first, second = study.begins("fedavg", config), study.begins("fedavg", other)
+        first.started(4, 0, ["a client has one class"])
+        second.started(4, 0, [])
+        first.round(1, 0.5, [])
+        first.examples(100)
+        second.round(1, 0.25, [])
+        study.seconds_left(125.4)
+        bars._bars.refresh()
+        both = capsys.readouterr().err
+        study.ends("fedavg", other, "NumericalError: the loss is [bold]NaN")
+        study.seconds_left(3 * 3600.0)
+        bars._bars.refresh()
+    end = capsys.readouterr().err
+    for words in ("0/3", "2 running", "02:05", "fedavg seed 0", "accuracy 0.500", "accuracy 0.250"):
+        assert words in both
+    assert "fedavg seed 1: NumericalError: the loss is [bold]NaN" in end.replace("\n", " ")
+    for words in ("1/3", "1 running, 1 failed", "3:00:00"):
+        assert words in end
+
+
+@pytest.mark.usefixtures("terminal")
+def test_failures_are_told_at_once_only_to_who_watches(capsys: pytest.CaptureFixture[str]) -> None:
+    with RunBars(hidden=True, total_runs=2) as bars:
+        study = bars.study()
+        study.begins("fedavg", load_config({}))
+        study.ends("fedavg", load_config({}), "NumericalError: NaN")
+        study.note("worth knowing")
+    assert capsys.readouterr().err == ""
+
+
 def test_whoever_loads_the_data_is_given_the_callback(monkeypatch: pytest.MonkeyPatch) -> None:
     class ReachedError(Exception):
         pass

@@ -16,6 +16,7 @@ import pytest
 
 from fedcord.cli.main import COMMANDS, main
 from fedcord.experiment.load import load_config, load_data_config
+from tests.cli.command import in_one_process
 from tests.docs.pages import PAGES, Block, blocks_of, name_of
 
 BLOCKS = {page: blocks_of(page) for page in PAGES}
@@ -121,7 +122,7 @@ def run_command(
 
 def exit_code(words: list[str]) -> int:
     try:
-        return main(words)
+        return main(in_one_process(tuple(words)))
     except SystemExit as stop:  # how argparse ends
         return int(stop.code or 0)
 

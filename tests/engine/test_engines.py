@@ -22,11 +22,12 @@ from fedcord.algorithms.averaging.fedprox import FedProx
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.tensors import hash_tensors
+from fedcord.engine.child import START
 from fedcord.engine.federation import Federation, Missing, Patience
 from fedcord.engine.requests import Parcel, Reply, Request
 from fedcord.engine.rounds import Schedule, finish_clients, run_rounds
 from fedcord.engine.transports import processes
-from fedcord.engine.transports.processes import START, ProcessesTransport, _Queue, worker_count
+from fedcord.engine.transports.processes import WORKER, ProcessesTransport, _Queue, worker_count
 from fedcord.engine.transports.wire import WireTransport
 from fedcord.engine.transports.worker import PARCELS
 from fedcord.metrics.sums import Evaluation
@@ -210,7 +211,7 @@ def test_a_worker_that_dies_is_an_error_with_words_and_the_others_end() -> None:
     workers = ProcessesTransport(
         federation.blueprint(algorithm, values), federation.population(values, SIZES), workers=2
     )
-    reached, started = Federation(workers), list(workers._processes)
+    reached, started = Federation(workers), [child.process for child in workers._children]
     os.kill(started[0].pid, signal.SIGKILL)
     time.sleep(0.1)
     with pytest.raises(ProtocolError, match="a worker process ended with code -9"):
@@ -228,7 +229,7 @@ def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
         "from fedcord.algorithms.averaging.fedavg import FedAvg\n"
         "from fedcord.engine.transports.processes import ProcessesTransport\n"
         "e = ProcessesTransport(federation.blueprint(FedAvg()), federation.population(), 1)\n"
-        "print(e._processes[0].pid, flush=True)\n"
+        "print(e._children[0].process.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     parent = subprocess.run(
@@ -266,7 +267,8 @@ def _started(folder: Path) -> tuple[subprocess.Popen[bytes], socket.socket, dict
         process = subprocess.Popen(
             [sys.executable, "-P", START], stdin=subprocess.PIPE, pass_fds=[theirs.fileno()]
         )
-        start = {"descriptor": theirs.fileno(), "data": 0, "path": [str(folder), *sys.path]}
+        start = {"descriptor": theirs.fileno(), "path": [str(folder), *sys.path]}
+        start |= {"module": WORKER, "more": {"data": 0}}
     return process, ours, start
 
 

@@ -13,9 +13,10 @@ from fedcord.core.contract import Algorithm, ClientResult, Env
 from fedcord.core.errors import CheckpointError, ConfigError, ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.tensors import Tensors, hash_tensors, prefixed
+from fedcord.engine.agreement import Agreement
 from fedcord.engine.evaluation import evaluate
 from fedcord.engine.memory_store import InProcessMemory
-from fedcord.engine.node import INPUTS, Agreement, ClientNode
+from fedcord.engine.node import INPUTS, ClientNode
 from fedcord.engine.requests import Parcel, Reply, Request, Verb, pack_call, unpack_replies
 from fedcord.metrics.sums import Evaluation
 from tests import federation

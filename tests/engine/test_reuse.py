@@ -10,6 +10,7 @@ from fedcord.core.errors import DataError
 from fedcord.engine import node
 from fedcord.engine.requests import pack, unpack
 from fedcord.engine.reuse import CHECKSUM, _checksum
+from fedcord.engine.visits import do_visits
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
 
@@ -32,7 +33,7 @@ def fafi(tmp_path: Path, name: str, reuse: bool, engine: str = "sequential", **p
 def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Clients the sequential engine was asked to train."""
     asked: list[int] = []
-    inner = node.do_visits
+    inner = do_visits
 
     def counted(algorithm: Any, task: Any, shared: Any, visits: Any) -> Any:
         asked.extend(visit.client for visit in visits)

@@ -10,8 +10,9 @@ import torch
 from fedcord.core.contract import Algorithm
 from fedcord.core.errors import FedcordError
 from fedcord.core.tensors import Tensors, hash_tensors
+from fedcord.engine.agreement import Agreement
 from fedcord.engine.memory_store import InProcessMemory
-from fedcord.engine.node import Agreement, ClientNode
+from fedcord.engine.node import ClientNode
 from fedcord.engine.requests import Parcel, Reply, Request, Verb, pack_call, unpack_replies
 from fedcord.engine.site_steps import COMMITTED
 from tests import federation

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from fedcord.core.errors import ConfigError
-from fedcord.experiment.compare import load_study, run_study
+from fedcord.experiment.compare import load_study
 from fedcord.experiment.run import Place
+from fedcord.experiment.study_runs import run_study
 
 FILES = sorted((Path(__file__).parents[2] / "studies").glob("*.toml"))
 

@@ -13,9 +13,10 @@ from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.params import value_of
 from fedcord.data.dataset import Dataset
 from fedcord.data.registry import load_dataset
-from fedcord.experiment.compare import Failure, Study, make_study, run_study
+from fedcord.experiment.compare import Study, make_study
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.run import Place
+from fedcord.experiment.study_runs import Failure, run_study
 from fedcord.experiment.tuning import (
     TuningPlan,
     halvings,

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from fedcord.core.contract import Update
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import encode, spec_of
-from fedcord.engine.node import MAX_WEIGHT, check_update
 from fedcord.engine.requests import (
     LENGTH_BYTES,
     Parcel,
@@ -31,6 +30,7 @@ from fedcord.engine.requests import (
     unpack_replies,
     unpack_request,
 )
+from fedcord.engine.visits import MAX_WEIGHT, check_update
 from tests.faults.budget import examples
 
 TENSORS = {"model.w": torch.arange(4.0), "n": torch.tensor(3)}

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from fedcord.experiment.compare import run_study
 from fedcord.experiment.forget import forget_client
 from fedcord.experiment.run import Place, run
+from fedcord.experiment.study_runs import run_study
 from tests.faults.budget import examples
 from tests.faults.file_operations import Killed, fill_disk, kill, watched
 from tests.faults.small_runs import AVERAGING, PERSONAL, config, content, quick, study

@@ -14,7 +14,9 @@ from fedcord.data.facts import Stated
 from fedcord.experiment.load import load_config
 from fedcord.flower.app_folder import AppConfig, write_app
 
-CONFIG = load_config({"algorithm": "fedprox", "clients": 3, "params": {"local": {"lr": 0.5}}})
+CONFIG = load_config(
+    {"algorithm": "fedprox", "clients": 3, "secure": 0.6, "params": {"local": {"lr": 0.5}}}
+)
 
 
 def _read(folder: Path) -> dict[str, Any]:

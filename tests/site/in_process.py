@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from fedcord.data.facts import Stated
 from fedcord.engine.memory_store import InProcessMemory, MemoryStore
@@ -71,3 +72,41 @@ def own_table(
     path = place / "site.toml"
     path.write_text(f'client = {client}\nname = "hospital {client}"\ndata = "npz:cases.npz"\n')
     return path
+
+
+HOSPITALS = ("North", "South", "West")
+
+
+def patients(rows: int = 240) -> pd.DataFrame:
+    """A table of three hospitals: numbers far from zero, words, flags, and missing cells."""
+    draw = np.random.default_rng(0)
+    sick = draw.random(rows) < 0.4
+    frame = pd.DataFrame(
+        {
+            "patient": [f"P{n:03}" for n in range(rows)],
+            "hospital": np.sort(draw.choice(HOSPITALS, rows, p=[0.5, 0.3, 0.2])),
+            "age": draw.normal(60, 15, rows).round(1),
+            "lab": (1e6 + 30 * sick + draw.normal(0, 10, rows)).round(3),
+            "ward": draw.choice(["surgery", "medicine", "intensive care"], rows),
+            "smoker": draw.choice(["true", "false"], rows),
+            "sick": np.where(sick, "yes", "no"),
+        }
+    )
+    frame.loc[draw.random(rows) < 0.2, "lab"] = None
+    west = np.flatnonzero(frame["hospital"] == "West")
+    frame.loc[west[0], "ward"] = "sauna"  # one patient's, at one place
+    return frame
+
+
+def own_csvs(folder: Path, frame: pd.DataFrame, options: str = "target=sick") -> list[Path]:
+    """The files of hospitals of which each has its own rows, and no column of hospitals."""
+    files = []
+    for client, name in enumerate(HOSPITALS):
+        place = folder / name
+        place.mkdir(parents=True)
+        rows = frame[frame["hospital"] == name].drop(columns="hospital")
+        rows.to_csv(place / "cases.csv", index=False)
+        text = f'client = {client}\nname = "{name}"\ndata = "csv:cases.csv?{options}"\n'
+        files.append(place / "site.toml")
+        files[-1].write_text(text)
+    return files

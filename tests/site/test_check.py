@@ -6,16 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from fedcord.core.tensors import num_bytes
+from fedcord.engine.federation import Patience
 from fedcord.engine.requests import MASKING, unpack_replies
 from fedcord.experiment.compare import load_study
 from fedcord.experiment.run import Place, run
+from fedcord.experiment.survey import survey
 from fedcord.site.check import check_site
 from fedcord.site.site_file import load_site
 from fedcord.store.run_folder import RunFolder
 from tests.cli.command import fedcord
-from tests.site.in_process import Hospitals, own_table, rehearsal
+from tests.site.in_process import Hospitals, own_csvs, own_table, patients, rehearsal
 
 STUDY = """
 algorithms = ["accord", "fedhip", "fedavg"]
@@ -74,7 +77,7 @@ def test_of_masked_rounds_it_tells_what_passes_in_place_of_the_update(tmp_path: 
         out = tmp_path / check.contender
         there.sent.clear()
         run(study.contenders[check.contender], Place(out), sites=there.sites(study.stated))
-        sent = {}
+        sent: dict[int, dict[str, Tensor]] = {}
         for node, answer in there.sent:
             replies = unpack_replies(answer)
             assert isinstance(replies, list)
@@ -168,3 +171,62 @@ def test_mistakes_in_a_site_file(tmp_path: Path, text: str, words: str) -> None:
     assert done.returncode == 2, done.stdout
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+TABLE_STUDY = """
+algorithms = ["fedavg", "afl"]
+[settings]
+dataset = "sites:patients"
+clients = 3
+rounds = 2
+[task]
+kind = "table"
+class_names = ["no", "yes"]
+"""
+
+
+def test_columns_of_a_table_and_what_a_survey_would_tell(tmp_path: Path) -> None:
+    files = own_csvs(tmp_path, patients())
+    words = ["site", "check", "West/site.toml", str(_study(tmp_path, TABLE_STUDY))]
+    done = fedcord(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    for text in (
+        "patient left out identifier",
+        "lab input numeric 22.6%",
+        "sick target categorical",
+        "age how many numbers it has, Σx, and Σ(x − own mean)²; how many cells are missing",
+        "ward 4 words and how often each occurs, 1 of them once: sauna",
+        "fedavg: this site would send",
+    ):
+        assert text in said
+    values = json.loads(fedcord(*words, "--json", cwd=tmp_path).stdout)
+    assert values["fits"] is True
+    assert [line["name"] for line in values["table"]["columns"]][:2] == ["patient", "age"]
+    there = Hospitals(dict(enumerate(files)))
+    config = load_study(tmp_path / "study.toml", {}, []).contenders["fedavg"]
+    survey(config, there.sites(), Patience())
+    (reply,) = unpack_replies(there.sent[-1][1])  # type: ignore[misc]
+    assert values["survey"] == reply.values["sums"]["columns"]  # to the bit what passes
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "words"),
+    [
+        ("age", "2024-02-03", "column 'age' holds dates or times, which mean nothing to a network"),
+        ("sick", "maybe", "class 'maybe' is not among the classes of the study"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_told_with_advice(
+    tmp_path: Path, column: str, cell: str, words: str
+) -> None:
+    frame = patients()
+    frame[column] = cell
+    own_csvs(tmp_path, frame)
+    path = _study(tmp_path, TABLE_STUDY)
+    done = fedcord("site", "check", "West/site.toml", str(path), cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "ward" in done.stdout  # the columns are shown all the same
+    assert "this site would send" not in done.stdout
+    assert fedcord("site", "check", "West/site.toml", str(path), "--json", cwd=tmp_path).stdout

@@ -20,10 +20,11 @@ from fedcord.engine.requests import unpack_replies
 from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment import run as run_module
 from fedcord.experiment import terms as terms_module
-from fedcord.experiment.compare import make_study, run_study
+from fedcord.experiment.compare import make_study
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
+from fedcord.experiment.study_runs import run_study
 from fedcord.experiment.survey import survey
 from fedcord.report.build import build_report
 from fedcord.report.leaderboard import leaderboard
@@ -271,7 +272,7 @@ def test_counts_of_classes_pass_only_where_a_site_shares_them(tmp_path: Path) ->
     assert not any(tested[20])
     assert all(tested[21])
     first = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
-    assert first["balanced_accuracy"] is None  # not everybody says
+    assert "balanced_accuracy" not in first  # not everybody says
 
 
 @pytest.mark.parametrize(

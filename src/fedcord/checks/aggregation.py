@@ -13,8 +13,7 @@ from fedcord.checks.tiny_task import pooled
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.tensors import select, spec_of
 from fedcord.engine.population import Population
-from fedcord.engine.rounds import needs_only
-from fedcord.engine.summands import from_summands, nothing, to_summands
+from fedcord.engine.summands import from_summands, needs_only, nothing, to_summands
 from fedcord.store.checkpoint import Checkpoint
 
 SUMMED_TOLERANCE = 1e-5

@@ -12,7 +12,7 @@ from fedcord.checks.tiny_task import EMPTY_CLIENT, ODD_CLIENTS
 from fedcord.core.contract import ClientResult
 from fedcord.core.errors import FedcordError, ProtocolError
 from fedcord.core.tensors import is_finite, prefixed, spec_of
-from fedcord.engine.node import check_update
+from fedcord.engine.visits import check_update
 
 
 def odd_clients(subject: Subject) -> Iterator[str]:

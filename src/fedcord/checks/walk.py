@@ -114,7 +114,7 @@ def walk(
         for client, size in enumerate(population.train_sizes)
         if size > 0
     }
-    inputs = env.task.prepare(population.test.inputs)
+    inputs = env.task.prepare(population.test.inputs).to(env.task.device)
     memories: dict[ClientId, Tensors] = {client: {} for client in datas}
     start = state = around("init", {}, lambda: algorithm.init(env))
     steps: list[Step] = []

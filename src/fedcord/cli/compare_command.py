@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from fedcord.cli.flags import (
     add_data_flags,
+    add_jobs_flag,
     add_run_flags,
     find_own_modules,
+    jobs_from,
     place_from,
     settings_from,
     workers_from,
@@ -24,7 +26,8 @@ from fedcord.core.errors import CheckpointError, ConfigError, PairingError, gath
 from fedcord.core.toml import parse_value
 
 if TYPE_CHECKING:
-    from fedcord.experiment.compare import Failure, Study
+    from fedcord.experiment.compare import Study
+    from fedcord.experiment.study_runs import Failure
     from fedcord.experiment.tuning import TuningPlan
 
 RUNS = Path("runs")
@@ -43,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="first tune every contender by N trials on validation data, on seeds of its own",
     )
     add_tuning_flags(parser)
+    add_jobs_flag(parser)
     add_data_flags(parser)
     add_run_flags(parser)
 
@@ -63,7 +67,7 @@ def execute(arguments: argparse.Namespace) -> int:
         raise ConfigError(problems)
 
     from fedcord.cli.progress import RunBars
-    from fedcord.experiment.compare import run_study
+    from fedcord.experiment.study_runs import run_study
     from fedcord.experiment.tuning import tune_study, with_chosen
 
     root = arguments.out or RUNS / (study.name if plan is None else plan.study_name)
@@ -78,8 +82,9 @@ def execute(arguments: argparse.Namespace) -> int:
                 study,
                 below,
                 place,
-                bars.watch_in_turn,
+                bars.study(),
                 on_download=lambda held, total: loading()(held, total),
+                jobs=jobs_from(arguments),
             )
 
         if plan is not None:

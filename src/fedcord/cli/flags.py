@@ -55,12 +55,7 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose data and clients."""
     for name, text in DATA_FLAGS.items():
         parser.add_argument(f"--{name}", metavar="X", help=text)
-    parser.add_argument("--target", metavar="COLUMN", help="of a table, the column to predict")
-    parser.add_argument(
-        "--client-column",
-        metavar="COLUMN",
-        help="of a table, the column that says who holds a row; each value becomes a client",
-    )
+    add_table_flags(parser)
     parser.add_argument(
         "--data-dir",
         action="append",
@@ -73,9 +68,24 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_table_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that say what columns of a table are for."""
+    parser.add_argument("--target", metavar="COLUMN", help="of a table, the column to predict")
+    parser.add_argument(
+        "--client-column",
+        metavar="COLUMN",
+        help="of a table, the column that says who holds a row; each value becomes a client",
+    )
+
+
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose how to train and where."""
     add_training_flags(parser)
+    parser.add_argument(
+        "--device",
+        metavar="D",
+        help="where networks run, changes bits: auto, cpu, cuda, cuda:1 or mps (default cpu)",
+    )
     parser.add_argument(
         "--engine",
         default="sequential",
@@ -149,6 +159,18 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
 
 
+def add_jobs_flag(parser: argparse.ArgumentParser) -> None:
+    """How many runs of a study are done at a time."""
+    parser.add_argument(
+        "--jobs", metavar="N", help="runs at a time, in processes of one thread (default: cores)"
+    )
+
+
+def jobs_from(arguments: argparse.Namespace) -> Any:
+    """What `--jobs` says; None for one per core."""
+    return None if arguments.jobs is None else parse_value(arguments.jobs)
+
+
 def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
     """The flags that were given, as values for RunConfig."""
     settings: dict[str, Any] = {}
@@ -160,6 +182,8 @@ def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
     if getattr(arguments, "model", None):
         settings["model"] = arguments.model
     _add_table_flags(settings, arguments)
+    if getattr(arguments, "device", None) is not None:
+        settings["device"] = arguments.device
     return settings
 
 
@@ -168,7 +192,8 @@ def _add_table_flags(settings: dict[str, Any], arguments: argparse.Namespace) ->
     from fedcord.data.registry import TABLES
     from fedcord.data.spec import as_option
 
-    given = {"target": arguments.target, "client": arguments.client_column}
+    column = getattr(arguments, "client_column", None)  # a site's commands have no such flags
+    given = {"target": getattr(arguments, "target", None), "client": column}
     options = [f"{key}={as_option(text)}" for key, text in given.items() if text is not None]
     if not options:
         return
@@ -180,8 +205,8 @@ def _add_table_flags(settings: dict[str, Any], arguments: argparse.Namespace) ->
             "'csv:PATH?target=COLUMN&client=COLUMN'."
         )
     settings["dataset"] = dataset + ("&" if "?" in dataset else "?") + "&".join(options)
-    if arguments.client_column is not None and "partition" not in settings:
-        settings["partition"] = f"natural:{arguments.client_column}"
+    if column is not None and "partition" not in settings:
+        settings["partition"] = f"natural:{column}"
         settings.setdefault("clients", 0)
 
 
@@ -224,6 +249,7 @@ def place_of_nodes(arguments: argparse.Namespace, out: Path | None) -> Place:
         allow_download=arguments.download,
         retry_failed=arguments.retry_failed,
         patience=patience_from(arguments),
+        metric=DEFAULT if arguments.metric is None else arguments.metric,
     )
 
 

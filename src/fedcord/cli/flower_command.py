@@ -255,7 +255,7 @@ def _run(config: RunConfig, arguments: argparse.Namespace) -> None:
 def _run_study(study: Study, arguments: argparse.Namespace) -> int:
     from fedcord.cli.compare_command import RUNS, show_study
     from fedcord.cli.progress import RunBars
-    from fedcord.experiment.compare import run_study
+    from fedcord.experiment.study_runs import run_study
     from fedcord.flower.rehearsal import rehearsal
 
     contenders = {k: _with_nodes(one, arguments) for k, one in study.contenders.items()}
@@ -269,6 +269,5 @@ def _run_study(study: Study, arguments: argparse.Namespace) -> int:
         RunBars(arguments.json or arguments.quiet, total) as bars,
         rehearsal(root, nodes, simulated, Path.cwd(), keys) as local,
     ):
-        watch = bars.watch_in_turn
-        failures = run_study(study, root, place, watch, run_one=local.run)
+        failures = run_study(study, root, place, bars.study(), run_one=local.run)
     return show_study(root, failures, total, arguments.json, study.metric)

@@ -36,6 +36,7 @@ COMMANDS = {
     ),
     "tune": ("tune_command", "choose parameters fairly, on validation data, and write them down"),
     "predict": ("predict_command", "answer new examples with the model of a finished run"),
+    "export": ("export_command", "write a run's model for use without fedcord"),
     "report": ("report_command", "write tables, plots and page anew from run folders"),
     "inspect": (
         "inspect_command",
@@ -43,6 +44,7 @@ COMMANDS = {
     ),
     "flower": ("flower_command", "run across real processes and sites, by Flower"),
     "forget": ("forget_command", "take one client out of a finished run, exactly"),
+    "join": ("join_command", "bring late clients into a finished run, exactly"),
     "check-invariance": (
         "invariance_command",
         "measure how much other partitions of the same data change a model",

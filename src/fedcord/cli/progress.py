@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,9 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
@@ -21,22 +23,23 @@ from rich.progress import (
 from rich.progress import (
     Progress as Bars,
 )
+from rich.text import Text
 
-from fedcord.report.notes import Note, gathered, went_wrong
+from fedcord.report.notes import Note, gathered
 
 if TYPE_CHECKING:
-    from fedcord.engine.rounds import RoundRecord
     from fedcord.experiment.config import RunConfig
-    from fedcord.experiment.run import Known, Progress
+    from fedcord.experiment.news import RunNews, StudyNews
+    from fedcord.experiment.run import Progress
 
 
 class RunBars:
-    """Shows runs one after another on standard error; does nothing when hidden."""
+    """Shows runs on standard error, with a line for each under way; does nothing when hidden."""
 
     def __init__(self, hidden: bool, total_runs: int = 1) -> None:
         self.console = Console(stderr=True)
         self._notes: list[Note] = []
-        self._has_begun = False
+        self._shown: dict[tuple[str, int], TaskID] = {}
         self._hidden = hidden
         self._bars = Bars(
             SpinnerColumn(),
@@ -44,7 +47,7 @@ class RunBars:
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(compact=True),
+            _TimeLeft(),
             console=self.console,
             transient=True,
             disable=hidden or not self.console.is_terminal,
@@ -73,54 +76,78 @@ class RunBars:
             for note in notes:
                 self.console.print(f"[yellow]note[/] {escape(note)}", highlight=False)
 
-    def run_done(self) -> None:
-        """One run of several is over."""
-        if self._runs is not None:
-            self._bars.advance(self._runs)
+    def study(self) -> StudyNews:
+        """Callbacks for the runs of a study, one after another or several at a time."""
+        from fedcord.experiment.news import StudyNews
 
-    def watch_in_turn(self, name: str, config: RunConfig) -> Progress:
-        """Callbacks for the next of several runs; the one before is over."""
-        if self._has_begun:
-            self.run_done()
-        self._has_begun = True
-        return self.watch(name, config.seed)
+        counts = {"running": 0, "failed": 0}
+
+        def show() -> None:
+            assert self._runs is not None
+            text = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+            self._bars.update(self._runs, note=text)
+
+        def begins(label: str, config: RunConfig) -> RunNews:
+            counts["running"] += 1
+            if self._runs is not None:
+                show()
+            return self.news(label, config.seed)
+
+        def ends(label: str, config: RunConfig, why: str | None) -> None:
+            counts["running"] -= 1
+            self._remove(self._shown.pop((label, config.seed)))
+            if why is not None:
+                counts["failed"] += 1
+                if not self._bars.disable:  # elsewhere all are told at the end
+                    text = escape(f"{label} seed {config.seed}: {why}")
+                    self.console.print(f"[red]failed[/] {text}", highlight=False)
+            if self._runs is not None:
+                self._bars.advance(self._runs)
+                show()
+
+        def seconds_left(seconds: float) -> None:
+            if self._runs is not None:
+                self._bars.update(self._runs, left=seconds)
+
+        return StudyNews(begins, ends, seconds_left, lambda text: self.say([text]))
 
     def watch(self, name: str, seed: int) -> Progress:
-        """Callbacks for one run."""
-        from fedcord.experiment.run import Progress
+        """Callbacks for one run in this process."""
+        return self.news(name, seed).progress()
+
+    def news(self, name: str, seed: int) -> RunNews:
+        """Callbacks for one run, wherever it is done."""
+        from fedcord.experiment.news import RunNews
 
         title = f"{name} seed {seed}" if self._runs is not None else name
         bar = self._bars.add_task(title, total=None, note="loading data")
-        began, seen, accuracy = time.perf_counter(), 0, ""
-        names: dict[int, str] = {}
+        self._shown[name, seed] = bar
+        began, seen, accuracy, rounds = time.perf_counter(), 0, "", 0
 
         def show() -> None:
             rate = seen / max(time.perf_counter() - began, 1e-9)
             self._bars.update(bar, note=f"{accuracy}{rate:,.0f} samples/s")
 
-        def started(known: Known, done: int) -> None:
-            nonlocal began
-            began = time.perf_counter()
-            total = known.config.rounds
+        def started(total: int, done: int, notes: Sequence[str]) -> None:
+            nonlocal began, rounds
+            began, rounds = time.perf_counter(), total
             self._bars.update(bar, total=total, completed=done, note="")
-            names.update(enumerate(known.holdings.client_names))
-            self._notes += [Note(name, seed, line) for line in known.warnings()]
+            self._notes += [Note(name, seed, line) for line in notes]
 
-        def client(examples: int) -> None:
+        def examples(count: int) -> None:
             nonlocal seen
-            seen += examples
+            seen += count
             show()
 
-        def round_(record: RoundRecord) -> None:
+        def round_(number: int, measured: float | None, notes: Sequence[str]) -> None:
             nonlocal accuracy
-            if record.evaluation is not None:
-                accuracy = f"accuracy {record.evaluation.accuracy:.3f}  "
-            wrong = went_wrong(record.refused, record.missing, record.events, names)
-            self._notes += [Note(name, seed, text) for text in (*wrong, *record.notes)]
+            if measured is not None:
+                accuracy = f"accuracy {measured:.3f}  "
+            self._notes += [Note(name, seed, text) for text in notes]
             self._bars.advance(bar)
             show()
-            if record.round == self._bars.tasks[self._index(bar)].total:
-                self._bars.remove_task(bar)
+            if number == rounds:
+                self._remove(bar)
 
         def feature(done: int, total: int) -> None:
             note = "examples through the frozen network, once"
@@ -130,7 +157,7 @@ class RunBars:
             if not self._hidden:
                 self.console.print(f"[yellow]note[/] {title}: {text}")
 
-        return Progress(started, client, round_, feature, self._download(bar), note)
+        return RunNews(started, examples, round_, feature, self._download(bar), note)
 
     def loading(self, title: str) -> Callable[[int, int | None], None]:
         """A bar for data that is fetched, (bytes held, bytes in all or None)."""
@@ -148,8 +175,26 @@ class RunBars:
 
         return show
 
-    def _index(self, bar: TaskID) -> int:
-        return next(i for i, task in enumerate(self._bars.tasks) if task.id == bar)
+    def _remove(self, bar: TaskID) -> None:
+        if bar in self._bars.task_ids:
+            self._bars.remove_task(bar)
+
+
+class _TimeLeft(ProgressColumn):
+    """What we guess ourselves where we know better: the biggest runs of a study go first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_pace = TimeRemainingColumn(compact=True)
+
+    def render(self, task: Task) -> Text:
+        left = task.fields.get("left")
+        if left is None:
+            return self._by_pace.render(task)
+        minutes, seconds = divmod(int(left), 60)
+        hours, minutes = divmod(minutes, 60)
+        clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
+        return Text(clock, style="progress.remaining")
 
 
 def _megabytes(num_bytes: int) -> int:

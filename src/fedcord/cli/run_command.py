@@ -12,6 +12,7 @@ from fedcord.cli.flags import (
     add_data_flags,
     add_run_flags,
     find_own_modules,
+    path,
     place_from,
     settings_from,
     workers_from,
@@ -29,6 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("algorithm", metavar="ALGO", help="see `fedcord list algorithms`")
     add_data_flags(parser)
     add_run_flags(parser)
+    parser.add_argument(
+        "--from",
+        type=path,
+        metavar="RUN",
+        dest="start",
+        help="begin with the state of a finished run; of the same run, --rounds more",
+    )
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -46,17 +54,23 @@ def execute(arguments: argparse.Namespace) -> None:
         raise ConfigError(problems)
 
     from fedcord.cli.progress import RunBars
+    from fedcord.experiment.finished_run import read_finished
     from fedcord.experiment.folders import RUNS, find_run_to_resume
     from fedcord.experiment.run import run
+    from fedcord.experiment.start_from import going_on
     from fedcord.store.run_folder import RunFolder
 
+    start = None
+    if arguments.start is not None:
+        start = read_finished(arguments.start, arguments.data_dir)
+        config = going_on(config, start, settings.get("rounds"))
     out = arguments.out
     if out is None and (arguments.resume or arguments.retry_failed):
         out = find_run_to_resume(RUNS, config)
     place = place_from(arguments, out)
     was_finished = out is not None and RunFolder(out).is_finished
     with RunBars(hidden=arguments.json or arguments.quiet) as bars:
-        result = run(config, place, bars.watch(config.algorithm, config.seed))
+        result = run(config, place, bars.watch(config.algorithm, config.seed), start=start)
     show_result(result, bars, arguments.json, was_finished, arguments.metric)
 
 

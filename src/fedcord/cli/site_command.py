@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fedcord.cli.flags import (
     DATA_FLAGS,
     RUN_FLAGS,
+    add_table_flags,
     find_own_modules,
     path,
     settings_from,
@@ -19,6 +20,8 @@ from fedcord.cli.predict_command import add_prediction_flags, predict_and_tell
 from fedcord.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fedcord.cli.table_columns import Columns
+    from fedcord.data.tables.sums import TableSums
     from fedcord.experiment.compare import Study
     from fedcord.site.check import SiteCheck
     from fedcord.site.own_data import SiteData
@@ -35,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, text in (DATA_FLAGS | RUN_FLAGS).items():
         check.add_argument(f"--{name}", metavar="X", help=text)
+    add_table_flags(check)
     check.add_argument("--model", action="append", metavar="M", help="network, repeatable")
     check.add_argument(
         "--set",
@@ -69,18 +73,27 @@ def _predict(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     """Tell what a study would mean; a site that does not fit is an error."""
-    from fedcord.site.check import check_site
+    from fedcord.cli.table_columns import columns_of
+    from fedcord.site.check import check_site, survey_sums
     from fedcord.site.site_file import load_site
 
     study, site = _study(arguments), load_site(arguments.site)
     data, checks = check_site(site, study.contenders, study.stated)
+    problems = _problems(checks)
+    columns = None if data is None else columns_of(site.data)
+    sums = None
+    if data is not None and data.tables and not problems:
+        sums = survey_sums(data)[1]
     if arguments.json:
-        found = {"client": site.client, "name": site.name, "fits": not _problems(checks)}
+        found = {"client": site.client, "name": site.name, "fits": not problems}
         found |= {"counts": _counts(data), "contenders": [check.to_json() for check in checks]}
+        found |= {} if columns is None else {"table": columns.to_json()}
+        found |= {} if sums is None else {"survey": sums.to_json()["columns"]}
         sys.stdout.write(json.dumps(found) + "\n")
     else:
-        _show(site, data, checks, has_classes=study.stated.class_names is not None)
-    problems = _problems(checks)
+        _show(site, data, checks, columns, has_classes=study.stated.class_names is not None)
+        if not problems:
+            _show_survey(site, sums)
     if problems:
         raise ConfigError(problems)
     return 0
@@ -123,16 +136,24 @@ def _counts(data: SiteData | None) -> dict[str, Any]:
 
 
 def _show(
-    site: SiteFile, data: SiteData | None, checks: list[SiteCheck], *, has_classes: bool
+    site: SiteFile,
+    data: SiteData | None,
+    checks: list[SiteCheck],
+    columns: Columns | None,
+    *,
+    has_classes: bool,
 ) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
+    from fedcord.cli.table_columns import show_columns
     from fedcord.report.numbers import byte_size
 
     console = Console()
     console.print(f"[bold]{escape(site.who)}[/], {escape(site.data)}", highlight=False)
+    if columns is not None:
+        show_columns(columns)
     if data is not None:
         table = Table("class", "train", "validation", "test", box=None, pad_edge=False)
         for name, parts in _counts(data).items():
@@ -177,13 +198,47 @@ def _show(
                 highlight=False,
             )
         console.print("stays: " + escape("; ".join(check.keeps)), highlight=False)
-    if not _problems(checks):
+
+
+def _show_survey(site: SiteFile, sums: TableSums | None) -> None:
+    """What passes beside the rounds."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from fedcord.data.tables.cells import listed
+    from fedcord.data.tables.sums import NumberSums
+
+    console = Console()
+    sent = "sums over the training part from which everybody's mean and standard deviation are made"
+    if sums is not None:
+        sent = "what kind its columns are of; then, over the rows of the training part"
+    console.print(
+        "\nOnce, before the first round: the form of the data, the names of its classes, how many "
+        f"examples there are, and {sent}"
+        + (":" if sums is not None else "; then name, version and a fingerprint of the data."),
+        highlight=False,
+    )
+    if sums is not None:
+        table = Table("column", "sends", box=None, pad_edge=False)
+        for name, column in sums.columns.items():
+            if isinstance(column, NumberSums):
+                words = "how many numbers it has, Σx, and Σ(x − own mean)²"
+            else:
+                single = [word for word, count in column.counts.items() if count == 1]
+                words = f"{len(column.counts):,} words and how often each occurs"
+                words += f", {len(single):,} of them once: {listed(single)}" if single else ""
+            table.add_row(escape(name), escape(f"{words}; how many cells are missing"))
+        console.print(table)
         console.print(
-            "\nOnce, before the first round: the form of the data, the names of its classes, how "
-            "many examples there are, and sums over the training part from which everybody's "
-            "mean and standard deviation are made; then name, version and a fingerprint of the "
-            "data. After tests: how many answers were right, and the summed loss"
-            + (", by class" if site.share_class_counts else "")
-            + ".",
+            "The words become inputs, and all sites are told them. Other sites may have more words "
+            "or columns, so that messages differ from those told here. Then name, version and a "
+            "fingerprint of the data.",
             highlight=False,
         )
+    console.print(
+        "After tests: how many answers were right, and the summed loss"
+        + (", by class" if site.share_class_counts else "")
+        + ".",
+        highlight=False,
+    )

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedcord.cli.compare_command import RUNS, study_from
-from fedcord.cli.flags import add_data_flags, add_run_flags, place_from, workers_from
+from fedcord.cli.flags import (
+    add_data_flags,
+    add_jobs_flag,
+    add_run_flags,
+    jobs_from,
+    place_from,
+    workers_from,
+)
 from fedcord.cli.tuning_flags import add_tuning_flags, plan_from
 from fedcord.core.errors import ConfigError, gather
 
@@ -32,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(seeds=None)
     add_tuning_flags(parser)
+    add_jobs_flag(parser)
     add_data_flags(parser)
     add_run_flags(parser)
 
@@ -48,7 +56,7 @@ def execute(arguments: argparse.Namespace) -> None:
         raise ConfigError(problems)
 
     from fedcord.cli.progress import RunBars
-    from fedcord.experiment.compare import run_study
+    from fedcord.experiment.study_runs import run_study
     from fedcord.experiment.tuning import tune_study
 
     root = arguments.out or RUNS / f"tune-{plan.hash[:8]}"
@@ -63,8 +71,9 @@ def execute(arguments: argparse.Namespace) -> None:
                 trials,
                 below,
                 place,
-                bars.watch_in_turn,
+                bars.study(),
                 on_download=lambda held, total: loading()(held, total),
+                jobs=jobs_from(arguments),
             ),
         )
     if arguments.json:

@@ -199,9 +199,12 @@ def _place(module: nn.Module, name: str) -> tuple[dict[str, Any], str]:
 
 
 def tensors_of(network: nn.Module) -> dict[str, Tensor]:
-    """Detached copies of all parameters and buffers, in plain memory layout."""
+    """Detached copies of all parameters and buffers, in plain memory and layout.
+
+    They are for others, who are on the CPU wherever the network is.
+    """
     return {
-        name: tensor.detach().clone(memory_format=torch.contiguous_format)
+        name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
         for name, tensor in network.state_dict().items()
     }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 from fedcord.core.errors import ConfigError, DataError, shown, unknown_name
@@ -58,6 +58,11 @@ class DataFacts:
     def num_classes(self) -> int:
         """How many classes there are (C)."""
         return len(self.class_names)
+
+    def prepared(self, table: TablePreparation) -> DataFacts:
+        """Those of the vectors that a table becomes."""
+        shape = (len(table.input_names),)
+        return replace(self, kind="vector", input_shape=shape, preparation=table)
 
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it; the inverse of `from_plain`."""
@@ -136,7 +141,9 @@ class Stated:
             f"{name.replace('_', ' ')} is {_shown(getattr(facts, name))} there, and the study has "
             f"{_shown(stated)}"
             for name in FORM
-            if (stated := getattr(self, name)) is not None and stated != getattr(facts, name)
+            if (stated := getattr(self, name)) is not None
+            and stated != getattr(facts, name)
+            and (name != "input_shape" or facts.kind != "table")  # it follows from all sites' words
         ]
         if self.vocabulary is not None and facts.vocabulary > self.vocabulary:
             found.append(

@@ -9,8 +9,8 @@ from typing import cast
 from fedcord.core.contract import Algorithm, ClientId, Env, Observes, Update
 from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.engine.federation import Missing
-from fedcord.engine.node import check_update
 from fedcord.engine.requests import Reply, Request
+from fedcord.engine.visits import check_update
 
 
 @dataclass

@@ -14,6 +14,11 @@ from fedcord.core.params import build, plain
 from fedcord.core.task import Task
 
 
+def is_importable(module: str, attribute: str) -> bool:
+    """Whether another process can find a class: not where a script or a function defines it."""
+    return module != "__main__" and "<locals>" not in attribute
+
+
 @dataclass(frozen=True)
 class Blueprint:
     """Where the classes are and the values they are built from.
@@ -40,7 +45,7 @@ class Blueprint:
     def check_importable(self) -> None:
         """Refuse classes that another process could not find."""
         module, _, attribute = self.algorithm.partition(":")
-        if module == "__main__" or "<locals>" in attribute:
+        if not is_importable(module, attribute):
             raise ConfigError(
                 f"{attribute} is defined in a script, notebook or function, where other processes "
                 "cannot import it; move it to a module of its own, or use the sequential engine."

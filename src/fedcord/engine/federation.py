@@ -9,39 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from fedcord.core.contract import ClientId
 from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
 from fedcord.core.names import client_said, clients_listed, told_name
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, num_bytes, prefixed
+from fedcord.engine.agreement import Agreement, Introduction
 from fedcord.engine.evaluation import BATCH
-from fedcord.engine.node import Agreement, Introduction
 from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replies
+from fedcord.engine.traffic import ROUND, WEIGHT_BYTES, Phase, Traffic
 from fedcord.engine.transport import PARCELS_PER_NODE, Delivery, Outcome, Transport
 from fedcord.metrics.sums import Detail, Evaluation
 
-Phase = Literal[
-    "training",
-    "key exchange",
-    "key shares",
-    "unmasking",
-    "personalisation",
-    "evaluation",
-    "roll call",
-    "memory",
-]
-"""What bytes pass for; memory moves in simulations only."""
-
-ROUND: tuple[Phase, ...] = ("training", "key exchange", "key shares", "unmasking")
-"""What belongs to a round; all but the first are for masks."""
-
 STACK_CLIENTS = 8
 """Clients visited in one parcel at most; more no longer amortise calls but leave the cache."""
-
-WEIGHT_BYTES = 8
-"""What an update's weight takes on the wire, beside its tensors."""
 
 
 @dataclass(frozen=True)
@@ -88,23 +71,6 @@ class Patience:
 
     def __post_init__(self) -> None:
         check_params(self)
-
-
-@dataclass
-class Traffic:
-    """Bytes that passed in one phase.
-
-    Attributes:
-        up: tensors and weights that clients sent; the same on every engine.
-        down: tensors that clients were sent; the same on every engine.
-        framed_up: whole messages, where the transport encodes them.
-        framed_down: whole messages, where the transport encodes them.
-    """
-
-    up: int = 0
-    down: int = 0
-    framed_up: int = 0
-    framed_down: int = 0
 
 
 class Federation:

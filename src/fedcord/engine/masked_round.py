@@ -20,10 +20,11 @@ from fedcord.core.contract import ClientId, Combination, Update
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors, TensorSpec, check_tensors
 from fedcord.engine.arrivals import Arrivals
-from fedcord.engine.federation import Federation, Missing, Phase
+from fedcord.engine.federation import Federation, Missing
 from fedcord.engine.requests import Reply, Request, Verb
 from fedcord.engine.site_steps import COMMITTED, SESSION, from_rows, to_rows
 from fedcord.engine.summands import Numbers, from_summands, nothing, num_summands
+from fedcord.engine.traffic import Phase
 from fedcord.secure.masks import PUBLIC_BYTES
 from fedcord.secure.shamir import SHARE_BYTES
 from fedcord.secure.site import SEALED_BYTES

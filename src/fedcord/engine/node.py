@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from torch import Tensor
@@ -41,19 +41,15 @@ from fedcord.core.contract import (
     Algorithm,
     ClientId,
     ClientResult,
-    Combination,
     Env,
     Personalizes,
-    SumsSuffice,
-    TrainsStacked,
-    Update,
 )
-from fedcord.core.errors import CheckpointError, FedcordError, NumericalError, ProtocolError
+from fedcord.core.errors import CheckpointError, FedcordError, ProtocolError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.names import LONGEST_CLIENT_NAME, client_said, readable
 from fedcord.core.task import Task
-from fedcord.core.tensors import Tensors, TensorSpec, check_tensors, select
-from fedcord.core.version import __version__
+from fedcord.core.tensors import Tensors, select
+from fedcord.engine.agreement import Agreement, Introduction
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.evaluation import evaluate
 from fedcord.engine.memory_store import MemoryStore
@@ -71,12 +67,10 @@ from fedcord.engine.requests import (
     unpack_call,
 )
 from fedcord.engine.reuse import Visit, WorkCache
+from fedcord.engine.summands import needs_only
+from fedcord.engine.visits import do_visits
 from fedcord.metrics.sums import Detail
 from fedcord.secure.availability import check_available
-
-MAX_WEIGHT = 1e15
-"""Largest weight of an update: more examples than anyone has, and sums of weights stay exact
-enough for everyone else to count."""
 
 INPUTS = "inputs"
 """Name of what `predict` is asked about, beside what is shared."""
@@ -117,65 +111,6 @@ class DataSource(Protocol):
     def sizes(self, client: ClientId) -> tuple[int, int, int]:
         """Its numbers of training, validation and test examples."""
         ...
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """What server and nodes must have in common before a tensor passes.
-
-    Attributes:
-        configuration: hash of the run's settings.
-        task: shapes, classes and constants of preparation, as plain values.
-        version: of fedcord.
-        secure: share of a round's clients that must stay for their sum to be read, where rounds
-            are masked; None: updates travel in the open. Part of the configuration.
-    """
-
-    configuration: str = ""
-    task: Mapping[str, Any] = field(default_factory=dict)
-    version: str = __version__
-    secure: float | None = None
-
-    def differences(self, other: Agreement) -> list[str]:
-        """In what another one differs, in words."""
-        mine = {"version": self.version, "configuration": self.configuration, **self.task}
-        theirs = {"version": other.version, "configuration": other.configuration, **other.task}
-        return [
-            f"{name} is {theirs.get(name)!r} there and {mine.get(name)!r} here"
-            for name in sorted(mine.keys() | theirs.keys())
-            if mine.get(name) != theirs.get(name)
-        ]
-
-
-@dataclass(frozen=True)
-class Introduction:
-    """What a node tells of itself when it greets, beside what must be agreed.
-
-    Attributes:
-        class_counts: training examples of each class; None: it keeps them to itself.
-        test_counts: likewise of its own test part.
-        tells_classes: whether its tests say how many examples of each class they had.
-        gives_memory: whether it hands out what its clients keep, as simulations do.
-    """
-
-    class_counts: tuple[int, ...] | None = None
-    test_counts: tuple[int, ...] | None = None
-    tells_classes: bool = True
-    gives_memory: bool = True
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON can hold it; the inverse of `from_plain`."""
-        return dict(self.__dict__)
-
-    @staticmethod
-    def from_plain(values: Mapping[str, Any]) -> Introduction:
-        """What `plain` was made from; a ValueError or KeyError where it is something else."""
-        classes, tests = (
-            None if values[name] is None else tuple(map(count, values[name]))
-            for name in ("class_counts", "test_counts")
-        )
-        told = values["tells_classes"] is True, values["gives_memory"] is True
-        return Introduction(classes, tests, *told)
 
 
 class ClientNode:
@@ -276,21 +211,17 @@ class ClientNode:
 
     def _check_open(self, request: Request) -> None:
         """Refuse to send in the open what was agreed to be masked."""
-        if self._agreement.secure is not None and self._needs(request) is not None:
+        needs = needs_only(self._algorithm, request.env(self._task))
+        if self._agreement.secure is not None and needs is not None:
             raise ProtocolError(
                 f"it was agreed that this round is masked, so '{request.verb}' is not answered."
             )
-
-    def _needs(self, request: Request) -> Combination | None:
-        if not self._algorithm.traits.sums_suffice:
-            return None
-        return cast(SumsSuffice, self._algorithm).needs_only(request.env(self._task))
 
     def _masked_updates(self, request: Request, parcel: Parcel) -> Iterator[Reply]:
         """As `update`, under masks."""
         from fedcord.engine.site_steps import Masking
 
-        needs = self._needs(request)
+        needs = needs_only(self._algorithm, request.env(self._task))
         if needs is None:
             raise ProtocolError("this round cannot be masked: its updates are needed one by one.")
         masking, request = Masking.of(self._store, request, parcel, needs)
@@ -419,50 +350,3 @@ def _whole(options: Mapping[str, Any], name: str, default: int) -> int:
         return count(options.get(name, default))
     except ValueError as error:
         raise ProtocolError(f"a parcel's {name} is wrong: {error}.") from error
-
-
-def do_visits(
-    algorithm: Algorithm, task: Task, shared: Tensors, visits: Sequence[Visit]
-) -> Iterator[ClientResult | str]:
-    """Results in order; in place of one that is not sound, what is wrong with it.
-
-    A client whose result is not sound keeps the memory it had.
-    """
-    stacks = cast(TrainsStacked, algorithm) if algorithm.traits.stacks else None
-    if len(visits) > 1 and stacks is not None and stacks.can_stack(task):
-        memories, datas = [v.memory for v in visits], [v.data for v in visits]
-        try:
-            results = stacks.client_updates(shared, memories, datas, [v.env for v in visits])
-        except NumericalError:
-            pass  # find out below which client it was
-        else:
-            for result, visit in zip(results, visits, strict=True):
-                yield _sound(algorithm, shared, result, visit)
-            return
-    for visit in visits:
-        try:
-            result = algorithm.client_update(shared, visit.memory, visit.data, visit.env)
-        except NumericalError as error:
-            yield f"{visit.env.said(visit.client)}: {error}"
-        else:
-            yield _sound(algorithm, shared, result, visit)
-
-
-def _sound(
-    algorithm: Algorithm, shared: Tensors, result: ClientResult, visit: Visit
-) -> ClientResult | str:
-    try:
-        agreed = algorithm.expected_update(shared, visit.env)
-        check_update(result.update, agreed, visit.env.said(visit.client))
-    except ProtocolError as error:
-        return str(error)
-    return result
-
-
-def check_update(update: Update, expected: Mapping[str, TensorSpec], who: str) -> None:
-    """Refuse an update that differs from what was agreed, naming client, tensor and reason."""
-    check_tensors(update.tensors, expected, who)
-    if not 0 <= update.weight <= MAX_WEIGHT:
-        raise ProtocolError(
-            f"{who} sent weight {update.weight}; expected a number from 0 to {MAX_WEIGHT:g}."
-        )

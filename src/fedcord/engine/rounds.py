@@ -11,19 +11,19 @@ from fedcord.core.contract import (
     METRIC,
     Algorithm,
     ClientId,
-    Combination,
     Env,
     Probes,
     ServerState,
-    SumsSuffice,
     TrainsStacked,
 )
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors, select
 from fedcord.engine.arrivals import Arrivals
-from fedcord.engine.federation import ROUND, Federation, Missing, Phase, Traffic
+from fedcord.engine.federation import Federation, Missing
 from fedcord.engine.requests import Reply, Request, Verb
+from fedcord.engine.summands import needs_only
 from fedcord.engine.threads import torch_threads
+from fedcord.engine.traffic import ROUND, Phase, Traffic
 from fedcord.metrics.sums import Detail, Evaluation
 
 
@@ -171,13 +171,6 @@ def run_rounds(
             )
             on_round(state, record)
     return state
-
-
-def needs_only(algorithm: Algorithm, env: Env) -> Combination | None:
-    """What is enough of all updates of a round; None: the server needs them one by one."""
-    if not algorithm.traits.sums_suffice:
-        return None
-    return cast(SumsSuffice, algorithm).needs_only(env)
 
 
 def evaluate_model(

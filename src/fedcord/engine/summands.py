@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedcord.core.contract import Combination, Update
+from fedcord.core.contract import Algorithm, Combination, Env, SumsSuffice, Update
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import TensorSpec
 from fedcord.ops.fixed_point import from_fixed, to_fixed
 
 Numbers = NDArray[np.uint64]
+
+
+def needs_only(algorithm: Algorithm, env: Env) -> Combination | None:
+    """What is enough of all updates of a round; None: the server needs them one by one."""
+    if not algorithm.traits.sums_suffice:
+        return None
+    return cast(SumsSuffice, algorithm).needs_only(env)
 
 
 def num_summands(expected: Mapping[str, TensorSpec]) -> int:

@@ -12,12 +12,15 @@ from fedcord.core.contract import Algorithm
 from fedcord.core.errors import ConfigError, FailedRunError, gather, shown
 from fedcord.core.params import build, plain
 from fedcord.data.dataset import Dataset
-from fedcord.experiment.compare import Failure, Study, make_study, run_study
+from fedcord.experiment.compare import Study, make_study
+from fedcord.experiment.finished_run import read_finished
 from fedcord.experiment.folders import RUNS
 from fedcord.experiment.load import OWN_DATA, load_config
 from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_config
 from fedcord.experiment.search import SPREAD
+from fedcord.experiment.start_from import going_on
+from fedcord.experiment.study_runs import Failure, run_study
 from fedcord.experiment.tuning import plan_tuning, tune_study, with_chosen
 from fedcord.metrics.registry import DEFAULT
 from fedcord.report.build import build_report
@@ -59,6 +62,7 @@ def run(
     download: bool = False,
     reuse: Path | str | None = None,
     metric: str = DEFAULT,
+    start: Path | str | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Run one algorithm and return what `result.json` holds.
@@ -75,6 +79,8 @@ def run(
         download: fetch missing data from its official place.
         reuse: folder of clients' work to take from and add to.
         metric: what reports of the run are about; it is measured in every evaluated round.
+        start: folder of a finished run whose state this one begins with; of the same run, `rounds`
+            more.
         settings: any other field of RunConfig, such as partition, clients, rounds, seed, and
             `params` for the algorithm's parameters.
 
@@ -85,7 +91,11 @@ def run(
     config = load_config(values)
     folder = None if out is None else Path(out)
     place = _place(folder, engine, resume, workers, data_dirs, download, reuse, retry_failed)
-    return run_config(config, replace(place, metric=metric), dataset=_own_data(dataset))
+    source = None if start is None else read_finished(Path(start), place.data_dirs)
+    if source is not None:
+        config = going_on(config, source, settings.get("rounds"))
+    own = _own_data(dataset)
+    return run_config(config, replace(place, metric=metric), dataset=own, start=source)
 
 
 def compare(
@@ -106,6 +116,7 @@ def compare(
     tune: int | None = None,
     spaces: Sequence[str] = (),
     search: str = SPREAD,
+    jobs: int | None = 1,
     **settings: Any,
 ) -> Comparison:
     """Run several algorithms on the same partitions and seeds, and write the report.
@@ -131,6 +142,8 @@ def compare(
         spaces: `key=low:high:log` for all, `NAME:key=…` for one, as for `--space`; by default what
             algorithms declare.
         search: how trials are proposed, "spread" or "tpe".
+        jobs: runs at a time, each in a process of its own; None for one per core. Algorithms that a
+            script or notebook defines run in this process.
         settings: any other field of RunConfig.
     """
     problems: list[str] = []
@@ -147,7 +160,7 @@ def compare(
     place = _place(root, engine, resume, workers, data_dirs, download, reuse, retry_failed)
 
     def run_all(study: Study, below: Path) -> list[Failure]:
-        return run_study(study, below, place, dataset=_own_data(dataset))
+        return run_study(study, below, place, dataset=_own_data(dataset), jobs=jobs)
 
     if plan is not None:
         study = with_chosen(study, tune_study(plan, root, place, run_all))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedcord.core.contract import Algorithm, Review
+from fedcord.core.device import CPU, find_device
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
 from fedcord.core.tensors import hash_tensors
@@ -24,8 +25,8 @@ from fedcord.data.registry import load_dataset
 from fedcord.data.standardise import standardisation
 from fedcord.data.tables.prepared import prepared
 from fedcord.data.transforms import augmentations, prepare_fn
+from fedcord.engine.agreement import Agreement
 from fedcord.engine.blueprint import Blueprint
-from fedcord.engine.node import Agreement
 from fedcord.engine.population import Population
 from fedcord.experiment.arrange import arrange, parts_of
 from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
@@ -69,8 +70,11 @@ class Plan:
 
     @property
     def agreement(self) -> Agreement:
-        """What everybody must have in common; where somebody's files lie is nobody's business."""
-        values = {k: v for k, v in self.values.items() if k != "data_dirs"}
+        """What everybody must have in common; somebody's files and devices are nobody's business.
+
+        (The kind of device is among the settings, of which everybody has the hash.)
+        """
+        values = {k: v for k, v in self.values.items() if k not in ("data_dirs", "device")}
         task = {**self.facts.plain(), **values}
         return Agreement(self.config.hash, task, secure=self.config.secure)
 
@@ -282,7 +286,8 @@ def make_plan(config: RunConfig, facts: DataFacts, data_dirs: Sequence[Path] | N
     algorithm: Algorithm | None = config.method
     if algorithm is None:
         raise ConfigError("there is no algorithm in this configuration; make it by load_config.")
-    values = task_values(facts, config.model, data_dirs or ())
+    find_device(config.device)
+    values = task_values(facts, config.model, data_dirs or (), config.device)
     task, encoder = task_from_values(values), None
     review = _reviewed(algorithm, task, config)
     if review.errors:
@@ -308,7 +313,7 @@ def _reviewed(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
 
 
 def task_values(
-    facts: DataFacts, models: Sequence[str], data_dirs: Sequence[Path] = ()
+    facts: DataFacts, models: Sequence[str], data_dirs: Sequence[Path] = (), device: str = CPU
 ) -> dict[str, Any]:
     """The task as plain values, from which any process can rebuild it."""
     table = facts.preparation
@@ -322,6 +327,7 @@ def task_values(
         "models": list(models),
         "data_dirs": [str(folder) for folder in data_dirs],
         **({} if table is None else {"preparation": table.to_json()}),
+        **({} if device == CPU else {"device": device}),  # work done before there was a choice
     }
 
 
@@ -348,5 +354,6 @@ def task_from_values(values: Mapping[str, Any]) -> Task:
         networks=[factory(model) for model in values["models"]],
         prepare=prepare_fn(kind, mean, std),
         augmentations=augmentations(kind, mean, std),
+        device=torch.device(values.get("device", CPU)),
         make_fixed=lambda name: cast(FixedNetwork, factory(f"frozen:{name}")(None)),
     )

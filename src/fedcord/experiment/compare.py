@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fedcord.algorithms.registry import is_algorithm
-from fedcord.core.errors import CheckpointError, ConfigError, FailedRunError, gather, shown
+from fedcord.core.errors import ConfigError, gather, shown
 from fedcord.core.names import name_problem
 from fedcord.core.params import LARGEST
-from fedcord.data.dataset import Dataset
-from fedcord.data.download import Progress as DownloadProgress
 from fedcord.data.facts import Stated
 from fedcord.experiment.config import RunConfig
-from fedcord.experiment.folders import check_folder
 from fedcord.experiment.load import load_config, merged, read_toml
-from fedcord.experiment.review import review_contenders
-from fedcord.experiment.run import Place, Progress, failure_record, run
-from fedcord.experiment.survey import Sites
 from fedcord.metrics.registry import metric_problems
-from fedcord.models.registry import check_model
-from fedcord.store.checksums import FAILURE
-from fedcord.store.run_folder import RunFolder
 
 OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure")
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
@@ -38,8 +27,6 @@ OWN_FILES = (
     *("tuning", "tuning.json", "sha256sums"),
 )
 """What reports and tuning write into a study's folder, beside those of the contenders."""
-ENDS_ALL = (CheckpointError, OSError)
-"""What is wrong with a folder or a disk is to be put right before a study goes on."""
 NOTHING = "nothing to compare; name at least one algorithm."
 FORMS: Mapping[str, tuple[type, str]] = {
     "name": (str, "text, in quotes"),
@@ -57,10 +44,6 @@ MISPLACED = {
     "params": "[params], or [variants.LABEL.params]",
 }
 """Fields of a run that are no settings of a study."""
-
-
-RunOne = Callable[[RunConfig, Place, Progress, Dataset | None], dict[str, Any]]
-"""How one run of a study is done."""
 
 
 @dataclass(frozen=True)
@@ -88,28 +71,6 @@ class Study:
             for seed in self.seeds
             for label, config in self.contenders.items()
         ]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A run of a study that has no result.
-
-    Attributes:
-        contender: its label in the study.
-        algorithm: its name.
-        seed: of the run.
-        error: the kind of error.
-        message: why, in words.
-    """
-
-    contender: str
-    algorithm: str
-    seed: int
-    error: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.contender} seed {self.seed}: {self.error}: {self.message}"
 
 
 def make_study(
@@ -219,81 +180,6 @@ def named_in(path: Path) -> list[str]:
     forms = variants.values() if isinstance(variants, dict) else ()
     names += [form.get("algorithm") for form in forms if isinstance(form, dict)]
     return [name for name in names if isinstance(name, str)]
-
-
-def run_study(
-    study: Study,
-    root: Path,
-    place: Place,
-    progress_for: Callable[[str, RunConfig], Progress] = lambda label, config: Progress(),
-    dataset: Dataset | None = None,
-    on_download: DownloadProgress | None = None,
-    sites: Sites | None = None,
-    run_one: RunOne | None = None,
-) -> list[Failure]:
-    """Run what is missing of a study under `root`, one run after another.
-
-    A study's own metric wins over that of `place`.
-
-    What does not fit is refused before the first run, of all contenders together. What shows only
-    while one runs is a failure of that run and does not end the study. Where the data lies at
-    `sites`, they say themselves what does not fit. `run_one` does a run elsewhere than here.
-
-    Returns:
-        The runs that failed, now or before.
-    """
-    place = replace(place, metric=study.metric or place.metric)
-    runs = [(label, c, root / label / f"seed-{c.seed}") for label, c in study.runs()]
-    for _, config, out in runs:
-        with contextlib.suppress(FailedRunError):
-            check_folder(
-                RunFolder(out), config, resume=place.resume, retry_failed=place.retry_failed
-            )
-    ahead = [(label, c) for label, c, out in runs if _is_ahead(RunFolder(out), place)]
-    contenders = {label: study.contenders[label] for label, _ in ahead}
-    missing = {model for config in contenders.values() for model in config.model}
-    problems = [
-        problem
-        for model in sorted(missing)
-        for problem in check_model(model, data_dirs=place.data_dirs or ())
-    ]
-    if problems:  # weights that are not there: now, not hours later when their turn comes
-        raise ConfigError(problems)
-    if sites is not None:
-        sites = replace(sites, stated=study.stated)
-    elif ahead:
-        review_contenders(
-            contenders,
-            sorted({config.seed for _, config in ahead}),
-            dataset,
-            place.data_dirs,
-            place.allow_download,
-            on_download,
-            study.stated,
-        )
-        RunFolder(root).create()  # one that cannot be made is no failure of a contender
-    do = run_one or functools.partial(run, sites=sites)
-    failures = []
-    for label, config, out in runs:
-        try:
-            do(config, replace(place, out=out), progress_for(label, config), dataset)
-        except FailedRunError:  # before, and it is not to be tried again
-            failures.append(_failure(label, config, RunFolder(out).read_json(FAILURE)))
-        except ENDS_ALL:
-            raise
-        except Exception as error:
-            failures.append(_failure(label, config, failure_record(config, error)))
-    return failures
-
-
-def _is_ahead(folder: RunFolder, place: Place) -> bool:
-    """Whether a run is still to be made."""
-    return not folder.is_finished and (place.retry_failed or not folder.has_failed)
-
-
-def _failure(label: str, config: RunConfig, record: Mapping[str, Any]) -> Failure:
-    error, message = str(record.get("error")), str(record.get("message"))
-    return Failure(label, config.algorithm, config.seed, error, message)
 
 
 def texts_for(

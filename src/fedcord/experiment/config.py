@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedcord.core.device import CPU, kind_of
 from fedcord.core.errors import ConfigError, shown, unknown_name
 from fedcord.core.params import check_params, param, plain
 from fedcord.data.dataset import Dataset
@@ -66,6 +67,10 @@ class RunConfig:
     threads: int = param(
         1, "threads of a computation; changes bits", at_least=1, at_most=MAX_THREADS
     )
+    device: str = param(CPU, "where networks run: cpu, cuda, cuda:1, mps or auto; changes bits")
+    start: str | None = param(
+        None, "hash of the state that another run has left and this one begins with (`--from`)"
+    )
     method: Any = field(default=None, repr=False)
     """The algorithm of that name, checked and with its parameters; None where no more than data
     and clients matter. (Any, because algorithms need PyTorch and this module must not.)"""
@@ -81,9 +86,14 @@ class RunConfig:
         return {} if self.method is None else plain(self.method)
 
     def plain(self) -> dict[str, Any]:
-        """As values that TOML and JSON can hold."""
+        """As values that TOML and JSON can hold.
+
+        Of the device only its kind, and that only where it is not the CPU: which card of several
+        computes decides no bit, and runs from before there was a choice keep their identity.
+        """
         values = {name: getattr(self, name) for name in (*SETTINGS, "params")}
         values["model"] = list(self.model)
+        values["device"] = None if self.device == CPU else kind_of(self.device)
         return {name: value for name, value in values.items() if value is not None}
 
     @property
@@ -95,6 +105,7 @@ class RunConfig:
     def differences(self, other: Mapping[str, Any]) -> list[str]:
         """Settings in which another plain configuration differs, in words."""
         mine = json.loads(json.dumps(self.plain()))  # as read from a file, where tuples are lists
+        mine, other = {"device": CPU, **mine}, {"device": CPU, **other}
         return [
             f"{name} is {other.get(name)!r} there and {mine.get(name)!r} here"
             for name in sorted(mine.keys() | other.keys())

@@ -36,7 +36,8 @@ def find_run_to_resume(root: Path, config: RunConfig) -> Path:
         folder = RunFolder(path.parent)
         with contextlib.suppress(CheckpointError):
             is_same = not config.differences(folder.read_config())
-            if is_same and not folder.read_json(PROVENANCE).get("forgotten"):
+            origin = folder.read_json(PROVENANCE)
+            if is_same and not (origin.get("forgotten") or origin.get("joined")):
                 return folder.path
     raise ConfigError(
         f"--resume: no run with these settings in '{root}'; name its folder with --out, or leave "

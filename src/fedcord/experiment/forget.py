@@ -15,26 +15,27 @@ from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.names import client_said
 from fedcord.core.tensors import Tensors
 from fedcord.engine.federation import Federation
-from fedcord.engine.requests import Reply, Request, Verb
+from fedcord.engine.requests import Reply
 from fedcord.engine.reuse import work_of
-from fedcord.engine.rounds import evaluate_model
 from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Experiment, build_experiment
-from fedcord.experiment.ending import end_with_clients
 from fedcord.experiment.engines import open_federation
 from fedcord.experiment.load import load_config
-from fedcord.experiment.measured import detail_of_result, measured_record
+from fedcord.experiment.made_run import (
+    JOINED,
+    SourceRun,
+    asking,
+    evaluated,
+    last_round,
+    make_run,
+    solved_again,
+    write_run,
+)
 from fedcord.experiment.records import (
     client_names,
-    evaluation_record,
 )
-from fedcord.metrics.registry import DEFAULT
-from fedcord.store.checkpoint import Checkpoint, load_final, save_checkpoint, save_personal
-from fedcord.store.checksums import FORGETTING, PARTITION, PROVENANCE, RESULT
-from fedcord.store.run_folder import PERSONAL, RunFolder
-
-COSTS = ("round", "clients", "bytes_up", "bytes_down", "seconds", "refused")
-"""What a round's line keeps; the rest was about models that hold the client."""
+from fedcord.store.checksums import FORGETTING, PARTITION
+from fedcord.store.run_folder import RunFolder
 
 
 class HoldsEncoders(Protocol):
@@ -126,25 +127,30 @@ def forget_client(
                 f"client {client} does not exist; this run has clients 0 to "
                 f"{experiment.population.num_clients - 1}."
             )
-        source = _Run.read(folder, experiment, is_verified)
+        source = SourceRun.read(folder, experiment, is_verified)
+        if source.result.get(JOINED):
+            raise ConfigError(
+                f"clients have joined '{run}' later; forget in the run it was made of, and let "
+                "them join again."
+            )
         encoder = _encoder(algorithm, source.checkpoint.state, client, drop_encoder)
         plan = begun or _Plan.of(source.result, client, drop_encoder)
         with torch_threads(experiment.config.threads):
             is_again = begun is not None
             with open_federation(experiment) as people:
                 after = _taken_out(experiment, people, source, plan, is_again=is_again)
-                difference = model_difference(after, _solved_again(experiment, people, after))
+                difference = model_difference(after, solved_again(experiment, people, after))
             with open_federation(experiment) as people:  # who keeps nothing yet
-                new = _evaluated(experiment, people, source, after, plan)
+                new = evaluated(experiment, people, source, after, plan.marks(), plan.forgotten)
         target = folder if in_place else RunFolder(out or _beside(run, source.result, plan))
         if in_place:
             folder.write_json(FORGETTING, dataclasses.asdict(plan))
-            _write(folder, experiment, new)
+            write_run(folder, experiment, new)
             for path in (work := _work(experiment, source, client)):
                 path.unlink(missing_ok=True)
             (folder.path / FORGETTING).unlink()
         else:
-            _make(target, experiment, new)
+            make_run(target, experiment, new)
             work = _work(experiment, source, client)
     return Forgotten(
         client,
@@ -184,35 +190,6 @@ class _Plan:
         return {"forgotten": self.forgotten, **dropped}
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What a finished run consists of."""
-
-    checkpoint: Checkpoint
-    settings: dict[str, Any]
-    provenance: dict[str, Any]
-    metrics: list[dict[str, Any]]
-    result: dict[str, Any]
-
-    @staticmethod
-    def read(folder: RunFolder, experiment: Experiment, is_verified: bool) -> _Run:
-        saved = load_final(folder.path, experiment.config.hash)
-        if saved is None:
-            raise CheckpointError(f"'{folder.path}' has no checkpoint; run it again.")
-        provenance = folder.read_json(PROVENANCE)
-        if provenance.get("data_hash") != experiment.data_hash:
-            raise CheckpointError(
-                f"the data is not what the run in '{folder.path}' was made with; restore that data."
-            )
-        result = folder.read_json(RESULT)
-        if is_verified and saved.hash != result["state_hash"]:
-            raise CheckpointError(
-                f"the newest checkpoint in '{folder.path}' is not the state that its result is of; "
-                "restore the folder from a copy, or delete it and run again."
-            )
-        return _Run(saved, folder.read_config(), provenance, folder.read_metrics(), result)
-
-
 def _begun(folder: RunFolder, client: ClientId, drop_encoder: bool, in_place: bool) -> _Plan | None:
     """What was to be forgotten here when somebody was interrupted."""
     if not (folder.path / FORGETTING).exists():
@@ -235,17 +212,17 @@ def _begun(folder: RunFolder, client: ClientId, drop_encoder: bool, in_place: bo
 
 
 def _taken_out(
-    experiment: Experiment, people: Federation, source: _Run, plan: _Plan, *, is_again: bool
+    experiment: Experiment, people: Federation, source: SourceRun, plan: _Plan, *, is_again: bool
 ) -> ServerState:
     """The state without the client; what an interrupted attempt has done is not done twice."""
     algorithm = experiment.algorithm
     client, after = plan.client, source.checkpoint.state
-    env = _last_round(experiment, after)
+    env = last_round(experiment, after)
     is_gone = client in source.result.get("forgotten", ())
     # an encoder may be dropped later than the sums
     is_done = is_again or (plan.drop_encoder and is_gone)
     if client in ledger_rows(after.private) or not is_done:
-        (reply,) = people.ask(_asking("forget", after, env), [client], "training")
+        (reply,) = people.ask(asking("forget", after, env), [client], "training")
         assert isinstance(reply, Reply)
         after = forget(
             cast(HoldsSums, algorithm), after, client, reply.update(people.said(client)), env
@@ -256,68 +233,7 @@ def _taken_out(
     return after
 
 
-def _solved_again(experiment: Experiment, people: Federation, state: ServerState) -> ServerState:
-    """The last round anew with everyone who is in the sums, from what they are sent."""
-    env = _last_round(experiment, state)
-    replies = people.ask(
-        _asking("update", state, env), sorted(ledger_rows(state.private)), "training"
-    )
-    updates = (
-        (reply.client, reply.update(people.said(reply.client)))
-        for reply in replies
-        if isinstance(reply, Reply) and reply.client is not None
-    )
-    before = ServerState(state.shared, round=env.round)
-    return experiment.algorithm.aggregate(before, updates, env)
-
-
-def _asking(verb: Verb, state: ServerState, at: Env) -> Request:
-    return Request(verb, state.shared, at.round, at.num_rounds, at.seed, step=at.round)
-
-
-def _last_round(experiment: Experiment, state: ServerState) -> Env:
-    """The round whose messages were added up."""
-    return Env(
-        experiment.task,
-        experiment.config.seed,
-        state.round - 1,
-        state.round,
-        names=experiment.population.names,
-    )
-
-
-def _evaluated(
-    experiment: Experiment, people: Federation, source: _Run, state: ServerState, plan: _Plan
-) -> _Run:
-    """Everything the run has said about its model, said about the new one."""
-    config, algorithm = experiment.config, experiment.algorithm
-    test = Request("evaluate", state.model, state.round - 1, state.round, config.seed, state.round)
-    metric, names = str(source.result.get("metric", DEFAULT)), experiment.holdings.class_names
-    in_full = detail_of_result(metric, len(names))
-    sums, _ = evaluate_model(algorithm, people, test, in_full, without=plan.forgotten)
-    tested = evaluation_record(sums, None, experiment.holdings)
-    members = sorted(people.members.items())
-    rest = [k for k, member in members if member.train > 0 and k not in plan.forgotten]
-    # personal models are made anew: the old ones hold what others had learnt from the client
-    clients = end_with_clients(experiment.plan, people, state, rest, in_full).record(
-        len(members), {}
-    )
-    checkpoint = Checkpoint(state, people.gather_memory())
-    result = {
-        **source.result,
-        **tested,
-        **clients,
-        **measured_record(metric, sums, clients["client_metrics"], names),
-        "state_hash": checkpoint.hash,
-        **plan.marks(),
-    }
-    costs = [{k: line[k] for k in COSTS if k in line} for line in source.metrics]
-    costs[-1] |= tested
-    provenance = {**source.provenance, **plan.marks()}
-    return _Run(checkpoint, source.settings, provenance, costs, result)
-
-
-def _work(experiment: Experiment, source: _Run, client: ClientId) -> list[Path]:
+def _work(experiment: Experiment, source: SourceRun, client: ClientId) -> list[Path]:
     """What lies of the client's work outside the run, as far as the run knew."""
     reuse = source.provenance.get("reuse")
     if not isinstance(reuse, str) or not Path(reuse).is_dir():
@@ -334,38 +250,6 @@ def _beside(run: Path, result: Mapping[str, Any], plan: _Plan) -> Path:
     if plan.dropped_encoders:
         name += "-encoder-" + "-".join(map(str, plan.dropped_encoders))
     return run.resolve().parent / name if run.name in ("", "..") else run.parent / name
-
-
-def _make(target: RunFolder, experiment: Experiment, new: _Run) -> None:
-    """A new run folder; what an interrupted attempt has left of it is cleared first."""
-    _check_free(target)
-    target.create()
-    with target.lock():
-        _check_free(target)
-        target.clear()
-        _write(target, experiment, new)
-
-
-def _check_free(target: RunFolder) -> None:
-    if target.is_started or target.strangers():
-        raise ConfigError(
-            f"'{target.path}' is there already; delete it, or choose another folder with --out."
-        )
-
-
-def _write(folder: RunFolder, experiment: Experiment, new: _Run) -> None:
-    config_hash = experiment.config.hash
-    folder.remove_leftovers()
-    folder.checkpoints.mkdir(exist_ok=True)
-    server = Checkpoint(new.checkpoint.state, {})
-    save_checkpoint(folder.checkpoints, server, config_hash, keep=1)
-    if experiment.algorithm.traits.personalizes:
-        save_personal(folder.path, new.checkpoint.memories, config_hash)
-    else:
-        (folder.path / PERSONAL).unlink(missing_ok=True)
-    partition = experiment.holdings.record()
-    result = {**new.result, "run_dir": str(folder.path)}
-    folder.write_all(new.settings, partition, new.provenance, new.metrics, result)
 
 
 def _encoder(algorithm: Algorithm, state: ServerState, client: ClientId, drop: bool) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedcord.algorithms.analytic.features import network_features
 from fedcord.core.contract import Algorithm
+from fedcord.core.device import CPU
 from fedcord.core.examples import Examples
 from fedcord.core.task import Task
 from fedcord.engine.population import Population
@@ -64,7 +65,7 @@ def as_features(
     network, identity = _network(task, threads)
 
     def compute(stored: Tensor) -> Tensor:
-        return network_features(network, task.prepare(stored).to(task.device)).cpu()
+        return network_features(network, task.prepare(stored).to(task.device))
 
     store = FeatureStore(feature_folder(identity, data_dirs), network.feature_dim, compute)
     everything = torch.cat([population.inputs, population.test.inputs])
@@ -82,4 +83,6 @@ def _network(task: Task, threads: int) -> tuple[FrozenNetwork, str]:
     """The frozen network and what it is recognised by."""
     network = task.scratch_network()
     assert isinstance(network, FrozenNetwork)
-    return network, network.identity(f"{task.prepare}|{task.input_shape}|{threads} threads")
+    place = "" if task.device.type == CPU else f"|{task.device.type}"
+    how = f"{task.prepare}|{task.input_shape}|{threads} threads{place}"
+    return network, network.identity(how)

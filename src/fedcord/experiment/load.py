@@ -13,6 +13,7 @@ from fedcord.algorithms.registry import (
     algorithm_name,
     is_algorithm,
 )
+from fedcord.core.device import chosen_device, device_problem
 from fedcord.core.errors import ConfigError, DataError, gather, shown, unknown_name
 from fedcord.core.params import build, conformed, parameters_like, plain
 from fedcord.core.regular_files import NotRegularError, check_regular
@@ -77,7 +78,8 @@ def load_config(
     problems += _misplaced(settings, config.algorithm, cls)
     if problems:
         raise ConfigError(problems)
-    return dataclasses.replace(config, rounds=rounds, method=algorithm)
+    device = chosen_device(config.device)
+    return dataclasses.replace(config, rounds=rounds, device=device, method=algorithm)
 
 
 def load_data_config(settings: Mapping[str, Any]) -> RunConfig:
@@ -168,6 +170,7 @@ def _names(config: RunConfig) -> list[str]:
         except DataError as error:
             problems.append(str(error))
     problems += check_partition(config.partition, config.clients)
+    problems += filter(None, [device_problem(config.device)])
     for model in config.model:
         problems += check_model(model, with_weights=False)  # where they lie is not known yet
     if config.validation + config.test >= 1:

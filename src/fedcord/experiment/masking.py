@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedcord.core.contract import Algorithm, Env, Review
 from fedcord.core.task import Task
-from fedcord.engine.rounds import needs_only
+from fedcord.engine.summands import needs_only
 from fedcord.experiment.config import RunConfig
 from fedcord.secure.availability import check_available
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fedcord.core.contract import ClientId
+from fedcord.core.device import CPU
 from fedcord.data.facts import DataFacts
-from fedcord.engine.federation import ROUND, Phase, Traffic
 from fedcord.engine.rounds import RoundRecord
+from fedcord.engine.traffic import ROUND, Phase, Traffic
 from fedcord.experiment.build import Plan
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.holdings import Holdings
@@ -33,7 +34,7 @@ def client_names(partition: Mapping[str, Any]) -> dict[ClientId, str]:
 
 
 def provenance_record(
-    config: RunConfig, holdings: Holdings, reuse: Path | None = None
+    config: RunConfig, holdings: Holdings, reuse: Path | None = None, device: str = CPU
 ) -> dict[str, Any]:
     """The content of `provenance.json`; with `reuse`, where clients' work lies outside the run."""
     return provenance(
@@ -41,6 +42,7 @@ def provenance_record(
         partition_hash=holdings.hash,
         data_hash=holdings.data_hash,
         threads=config.threads,
+        device=device,
         command=shlex.join(["fedcord", *sys.argv[1:]]),
         reuse=reuse,
     )
@@ -136,6 +138,7 @@ def result_record(
         "clients": holdings.num_clients,
         "rounds": sum(not line.get("probe", False) for line in metrics),
         "seed": config.seed,
+        "device": str(plan.task.device),
         "model": [_resolved(model, plan.facts) for model in config.model],
         "accuracy": last["accuracy"],
         "accuracy_on": "global test set" if holdings.has_common_test else OWN_PARTS,

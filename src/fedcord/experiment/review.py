@@ -27,7 +27,7 @@ def review_contenders(
     allow_download: bool = False,
     on_download: DownloadProgress | None = None,
     stated: Stated = Stated(),  # noqa: B008 - frozen
-) -> None:
+) -> dict[str, int]:
     """Try what runs do before their first file, and refuse every misfit together.
 
     Args:
@@ -38,6 +38,9 @@ def review_contenders(
         allow_download: whether missing data may be fetched from its official place.
         on_download: (bytes held, bytes in all or None) while data is fetched.
         stated: what the data must be like.
+
+    Returns:
+        How many weights each contender trains, by which their runs can be told big or small.
 
     Raises:
         ConfigError: what is wrong, and with which contenders where not with all.
@@ -57,14 +60,19 @@ def review_contenders(
     dataset = as_vectors(replace(any_config, seed=seeds[0]), dataset)
     _, population = dealt(replace(any_config, seed=seeds[0]), dataset)
     whose: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
     for label, config in contenders.items():
         try:
-            _check_start(fitted(config, dataset, population, data_dirs))
+            plan = fitted(config, dataset, population, data_dirs)
+            _check_start(plan)
+            weights = plan.task.scratch_network().parameters()
+            sizes[label] = sum(one.numel() for one in weights if one.requires_grad)
         except ConfigError as error:
             for problem in error.problems:
                 whose.setdefault(problem, []).append(label)
     if whose:
         raise ConfigError([_said(*item, len(contenders)) for item in whose.items()])
+    return sizes
 
 
 def _check_start(plan: Plan) -> None:

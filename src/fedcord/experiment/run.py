@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcord.core.contract import ClientId, Env, ServerState
+from fedcord.core.device import described
 from fedcord.core.errors import CheckpointError, ConfigError, DataError, FedcordError
 from fedcord.core.tensors import Tensors
 from fedcord.data.dataset import Dataset
@@ -23,10 +24,12 @@ from fedcord.experiment.config import RunConfig, engine_problems
 from fedcord.experiment.deployment import RUN, holdings_of, open_sites, plan_for_sites, run_of
 from fedcord.experiment.ending import ABSENT, awaited, end_with_clients, finish_awaited
 from fedcord.experiment.engines import check_reuse, open_federation
+from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
 from fedcord.experiment.holdings import Holdings
 from fedcord.experiment.measured import detail_of_result, detail_of_rounds, measured_record
 from fedcord.experiment.records import provenance_record, result_record, round_record
+from fedcord.experiment.start_from import FirstState, begin_with, first_state
 from fedcord.experiment.survey import Sites
 from fedcord.metrics.registry import DEFAULT, metric_problems
 from fedcord.metrics.sums import Evaluation
@@ -127,6 +130,7 @@ def run(
     progress: Progress | None = None,
     dataset: Dataset | None = None,
     sites: Sites | None = None,
+    start: FinishedRun | None = None,
 ) -> dict[str, Any]:
     """Run, or go on running, and return the content of `result.json`.
 
@@ -140,6 +144,7 @@ def run(
         progress: for someone who watches.
         dataset: the user's own data instead of the configured name, to be simulated with.
         sites: where the data lies, if not here; then nothing is simulated.
+        start: the run whose state this one begins with, by the settings of `going_on`.
     """
     watch = progress or Progress()
     check_reuse(place.reuse)
@@ -149,7 +154,9 @@ def run(
         if given.is_finished and (sites is None or not awaited(given)):
             return _finished(given, watch)
     begun = given if given is not None and given.is_started else None
-    identity: dict[str, str] = {}
+    if config.start is not None and start is None and begun is None:
+        raise ConfigError("start: name the run to begin with, by --from RUN.")
+    identity: dict[str, Any] = {}
     if sites is None:
         experiment = build_experiment(
             config, dataset, place.data_dirs, place.allow_download, watch.feature, watch.download
@@ -163,6 +170,11 @@ def run(
         opened = open_sites(plan, sites, identity[RUN], place.patience)
     if begun is None:
         plan.algorithm.init(_env(plan))  # misfits show before anything is written
+    first = None
+    if start is not None and sites is None:
+        first = first_state(config, plan.algorithm, start, _env(plan), experiment.data_hash)
+        plan = replace(plan, notes=(*plan.notes, first.note))
+        identity = {"started_from": first.origin}
     folder = given or RunFolder(make_new_folder(RUNS, config))
     folder.create()
     with folder.lock():
@@ -175,7 +187,8 @@ def run(
             if not folder.is_started:
                 shares = sites is None and plan.algorithm.traits.shares_work
                 reuse = place.reuse if shares else None
-                origin = provenance_record(config, holdings, reuse) | identity
+                device = described(plan.task.device)
+                origin = provenance_record(config, holdings, reuse, device) | identity
                 folder.write_start(config.plain(), holdings.record(), origin)
             folder.check()  # before anything is written over what it may be wrong about
             folder.clear_failure()
@@ -194,24 +207,24 @@ def run(
                     return finish_awaited(folder, plan, federation)
                 engine = place.engine if sites is None else sites.name
                 known = Known(plan, holdings)
-                how_it_ran = engine, place.metric, watch, sites is None
+                how_it_ran = engine, place.metric, watch, sites is None, first
                 return _run(folder, known, federation, *how_it_ran)
         except NO_FAILURES as error:
             if isinstance(error, ConfigError) and has_begun:  # the method's own, as it worked
-                folder.write_failure(failure_record(config, error))
+                folder.write_failure(failure_record(config.algorithm, config.seed, error))
             raise
         except Exception as error:
             if folder.is_started:
-                folder.write_failure(failure_record(config, error))
+                folder.write_failure(failure_record(config.algorithm, config.seed, error))
             raise
 
 
-def failure_record(config: RunConfig, error: Exception) -> dict[str, Any]:
+def failure_record(algorithm: str, seed: int, error: Exception) -> dict[str, Any]:
     """The content of `failure.json`; what fedcord did not raise on purpose leaves its trace."""
     expected = isinstance(error, FedcordError)
     return {
-        "algorithm": config.algorithm,
-        "seed": config.seed,
+        "algorithm": algorithm,
+        "seed": seed,
         "error": type(error).__name__,
         "message": str(error),
         **({} if expected else {"traceback": traceback.format_exception(error)}),
@@ -244,16 +257,19 @@ def _run(
     metric: str,
     watch: Progress,
     is_simulated: bool,
+    first: FirstState | None,
 ) -> dict[str, Any]:
     config, algorithm = known.config, known.plan.algorithm
     in_full = detail_of_result(metric, known.plan.facts.num_classes)
     env = _env(known.plan)
     saved = _restore(folder, known, watch)
+    if saved is None and config.start is not None:
+        saved = begin_with(first, folder)
     state = algorithm.init(env) if saved is None else saved.state
     news: list[str] = []
     if saved is not None:
         federation.restore_memory(saved.memories, saved.state.round)
-        news = _news(folder, watch)
+        news = _news(folder, watch, described(known.plan.task.device))
     folder.rewind_metrics(state.round, "" if saved is None else saved.metrics)
 
     def eligible() -> list[ClientId]:
@@ -333,10 +349,10 @@ def _restore(folder: RunFolder, known: Known, watch: Progress) -> Checkpoint | N
     if not folder.check():
         watch.note(_unverified(folder))
     origin = folder.read_json(PROVENANCE)
-    if origin.get("forgotten"):
+    if origin.get("forgotten") or origin.get("joined"):
         raise CheckpointError(
-            f"'{folder.path}' holds a model that clients were taken out of, which cannot be "
-            "trained on; delete it and forget again from the run it was made of."
+            f"'{folder.path}' holds a model that clients were taken out of or joined later, which "
+            "cannot be trained on; delete it and make it again of the run it was made of."
         )
     saved = load_newest(folder.checkpoints, known.config.hash)
     if saved is not None and origin.get("data_hash") != known.holdings.data_hash:
@@ -348,9 +364,9 @@ def _restore(folder: RunFolder, known: Known, watch: Progress) -> Checkpoint | N
     return saved
 
 
-def _news(folder: RunFolder, watch: Progress) -> list[str]:
+def _news(folder: RunFolder, watch: Progress, device: str) -> list[str]:
     """What has changed since the run began, told now and with the next round."""
-    changes = changes_since(folder.read_json(PROVENANCE))
+    changes = changes_since(folder.read_json(PROVENANCE), device)
     if not changes:
         return []
     text = f"resumed with other versions, bits may differ: {', '.join(changes)}"

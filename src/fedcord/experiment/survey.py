@@ -2,15 +2,20 @@
 
 Sites answer with the form of their examples, the names of their classes and sums over their
 training parts, never with an example. A table takes two questions, as in a simulation: Σx first,
-then, with the mean known, Σ(x − mean)². The constants are computed from the sums by the code that
-simulations use, in the order of clients, and have the bits of a simulation over the same parts.
+then, with the mean known, Σ(x − mean)². So does a table with named columns: what each column is
+taken for, then, with one kind agreed on, its sums. The constants are computed from the sums by the
+code that simulations use, in the order of clients, and have the bits of a simulation over the same
+parts.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +27,12 @@ from fedcord.core.tensors import Tensors
 from fedcord.data.channel_sums import channel_constants
 from fedcord.data.facts import COMPUTED, FORM, DataFacts, Stated
 from fedcord.data.standardise import Floats, constants, mean_of
+from fedcord.data.tables.cells import listed
+from fedcord.data.tables.preparation import TablePreparation
+from fedcord.data.tables.raw import in_order
+from fedcord.data.tables.schema import TableSchema
+from fedcord.data.tables.sums import NumberSums, TableSums
+from fedcord.data.tables.survey import TableForm, agreed_schema, mixed_columns
 from fedcord.engine.federation import Patience
 from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replies
 from fedcord.engine.transport import Transport
@@ -31,6 +42,8 @@ from fedcord.experiment.terms import Terms
 
 MEAN, FIRST, SECOND = "mean", "first", "second"
 """Names of the sums that pass, and of the mean that the second question brings."""
+TABLE, COLUMNS, SUMS = "table", "columns", "sums"
+"""For tables with named columns: what a site says of them, what is agreed, and their sums."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,8 @@ class Answer:
             data set that everybody has.
         count: training examples.
         sums: over them.
+        table: where it has named columns, what they are.
+        columns: their sums as it sent them, once it was asked.
     """
 
     client: int
@@ -66,6 +81,8 @@ class Answer:
     facts: DataFacts
     count: int
     sums: Tensors
+    table: TableForm | None = None
+    columns: object = None
 
     @property
     def who(self) -> str:
@@ -94,6 +111,8 @@ def survey(config: RunConfig, sites: Sites, patience: Patience) -> DataFacts:
                 ]
             )
         facts = _common(list(fitting.values()), sites.stated)
+        if facts.kind == "table":
+            return _prepared(facts, sites.stated, fitting, transport)
         if facts.mean or not any(answer.count for answer in fitting.values()):
             return facts
         if facts.kind == "image":
@@ -110,21 +129,79 @@ def _standardised(
 ) -> DataFacts:
     total = sum(answer.count for answer in fitting.values())
     mean = mean_of([_sum(answer, FIRST, facts) for answer in fitting.values()], total)
-    again = _asked(transport, {MEAN: torch.from_numpy(mean)}, tuple(fitting))
+    again = _asked_again(transport, fitting, {MEAN: torch.from_numpy(mean)}, {})
+    made = constants([_sum(again[node], SECOND, facts) for node in fitting], mean, total)
+    return replace(facts, mean=made[0], std=made[1])
+
+
+def _prepared(
+    facts: DataFacts, stated: Stated, fitting: Mapping[int, Answer], transport: Transport
+) -> DataFacts:
+    """What becomes of the columns of all sites' tables."""
+    forms = {}
+    for answer in fitting.values():
+        if answer.table is None:
+            raise ProtocolError(f"{answer.who} did not say what its columns are.")
+        forms[answer.who] = answer.table
+    schema = agreed_schema(forms)
+    kinds = {column.name: column.kind for column in schema.columns}
+    try:
+        again = _asked_again(transport, fitting, {}, {COLUMNS: kinds})
+    except ConfigError as error:  # a site knows only its own half of a disagreement
+        raise ConfigError([*error.problems, *mixed_columns(forms)]) from error
+    total = functools.reduce(operator.add, [_table_sums(again[node], schema) for node in fitting])
+    made = facts.prepared(TablePreparation.from_sums(total, schema, facts.class_names))
+    if stated.input_shape not in (None, made.input_shape):
+        raise ConfigError(
+            f"the sites' tables become {made.input_shape[0]} inputs, and the study has input_shape "
+            f"= {list(stated.input_shape or ())}; leave it out of [task]."
+        )
+    return made
+
+
+def _table_sums(answer: Answer, schema: TableSchema) -> TableSums:
+    """A site's sums over its columns, checked."""
+    try:
+        sums = TableSums.from_json(answer.columns)
+    except DataError as error:
+        raise ProtocolError(
+            f"{answer.who} did not send the sums of its columns: {error}"
+        ) from error
+    expected = {column.name: column.kind != "categorical" for column in schema.columns}
+    found = {name: isinstance(own, NumberSums) for name, own in sums.columns.items()}
+    if found != expected or any(own.cells != answer.count for own in sums.columns.values()):
+        raise ProtocolError(
+            f"{answer.who} sent sums of other columns than it was asked for, or of other rows than "
+            f"its {answer.count} training rows."
+        )
+    return sums
+
+
+def _asked_again(
+    transport: Transport,
+    fitting: Mapping[int, Answer],
+    shared: Tensors,
+    options: Mapping[str, Any],
+) -> dict[int, Answer]:
+    """The second question, to which nobody may be silent: the first answers count already."""
+    again = _asked(transport, shared, tuple(fitting), options)
     lost = [answer.who for node, answer in fitting.items() if node not in again]
     if lost:
         raise ProtocolError(
             f"{', '.join(lost)} did not answer the second question of the survey; begin again."
         )
-    made = constants([_sum(again[node], SECOND, facts) for node in fitting], mean, total)
-    return replace(facts, mean=made[0], std=made[1])
+    return again
 
 
 def _asked(
-    transport: Transport, shared: Tensors, nodes: tuple[int, ...] | None = None
+    transport: Transport,
+    shared: Tensors,
+    nodes: tuple[int, ...] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> dict[int, Answer]:
     """By node, what sites answer; one that cannot is an error, as nothing is agreed yet."""
-    parcels = [Parcel(node=node) for node in (transport.nodes if nodes is None else nodes)]
+    asked = transport.nodes if nodes is None else nodes
+    parcels = [Parcel(options=options or {}, node=node) for node in asked]
     found, problems = {}, []
     for delivery in transport.exchange(Request("survey", shared), parcels):
         node = parcels[delivery.place].node
@@ -152,7 +229,9 @@ def _answer(reply: Reply) -> Answer:
     try:
         client, name, size = count(values["client"]), told_name(values["name"]), values["count"]
         facts = DataFacts.from_plain(values["facts"])
-        return Answer(client, name, facts, count(size), reply.tensors)
+        table = None if TABLE not in values else TableForm.from_json(values[TABLE])
+        sums = reply.tensors
+        return Answer(client, name, facts, count(size), sums, table, values.get(SUMS))
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"incomplete, {error}") from error
 
@@ -168,12 +247,15 @@ def _common(answers: list[Answer], stated: Stated) -> DataFacts:
             "the study which is meant."
             for name in FORM
             if getattr(answer.facts, name) != getattr(first.facts, name)
+            and (name != "input_shape" or answer.facts.kind != "table")  # columns are told by name
         ]
         if any(getattr(answer.facts, n) != getattr(first.facts, n) for n in COMPUTED):
             problems.append(
                 f"{answer.who} prepares its data by other constants than {first.who}; let all of "
                 "them rehearse with one data set, or none."
             )
+    if first.facts.kind == "table" and stated.class_names is None:
+        problems += _foreign(answers)
     if problems:
         raise ConfigError(problems)
     return replace(
@@ -183,15 +265,27 @@ def _common(answers: list[Answer], stated: Stated) -> DataFacts:
     )
 
 
+def _foreign(answers: list[Answer]) -> list[str]:
+    """Sites of whose classes nobody else has a single one: they may be spelt otherwise there."""
+    problems = []
+    for answer in answers:
+        own, others = answer.facts.class_names, [a for a in answers if a is not answer]
+        known = in_order({name for other in others for name in other.facts.class_names})
+        if others and not set(own) & set(known):
+            problems.append(
+                f"{answer.who} has the classes {listed(own)}, of which no other site has any "
+                f"({listed(known)}); spell them alike everywhere, or say in [task] class_names of "
+                "the study that all of them are meant."
+            )
+    return problems
+
+
 def _all_classes(answers: list[Answer]) -> tuple[str, ...]:
     """One list where all have it; else every name that occurs, numbers by their size."""
     lists = {answer.facts.class_names for answer in answers}
     if len(lists) == 1:
         return next(iter(lists))
-    names = {name for names in lists for name in names}
-    if all(name.isascii() and name.isdigit() for name in names):
-        return tuple(sorted(names, key=lambda name: (int(name), name)))
-    return tuple(sorted(names))
+    return in_order({name for names in lists for name in names})
 
 
 def _sum(answer: Answer, name: str, facts: DataFacts) -> Floats:

@@ -44,7 +44,7 @@ from fedcord.store.tuning_file import (
 )
 
 if TYPE_CHECKING:
-    from fedcord.experiment.compare import Failure
+    from fedcord.experiment.study_runs import Failure
 
 FIRST_SEED = 1_000_000
 """Of tuning; the final seeds of a study count up from 0 or wherever the user begins."""

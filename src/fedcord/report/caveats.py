@@ -112,6 +112,7 @@ def _versions(runs: RunsByName) -> list[str]:
         "versions of fedcord": {own.get("packages", {}).get("fedcord") for own in origins},
         "versions of torch": {own.get("packages", {}).get("torch") for own in origins},
         "commits of fedcord": {own.get("commit") for own in origins},
+        "devices": {own.get("device", "cpu") for own in origins if own},
     }
     return [
         f"These runs were made with different {what}: "

@@ -27,22 +27,26 @@ ROW_SETTINGS = (
 
 
 def with_the_same_clients(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """Runs to compare, and what to say of those whose model has forgotten clients the others hold.
+    """Runs to compare, and what to say of those that clients have left or joined afterwards.
 
-    Where all runs have forgotten the same clients they are compared like any others.
+    Where all runs have forgotten the same clients they are compared like any others, and likewise
+    where the same have joined.
     """
 
-    def forgotten(run: Run) -> tuple[int, ...]:
-        return run.result.forgotten if run.result is not None else ()
+    def changed(run: Run) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return ((), ()) if run.result is None else (run.result.forgotten, run.result.joined)
 
-    groups = sorted({forgotten(run) for run in runs if run.is_finished}, key=len)
+    groups = sorted(
+        {changed(run) for run in runs if run.is_finished}, key=lambda g: len(sum(g, ()))
+    )
     if len(groups) < 2:
         return list(runs), []
-    kept = [run for run in runs if forgotten(run) == groups[0] or not run.is_finished]
+    kept = [run for run in runs if changed(run) == groups[0] or not run.is_finished]
     others = [run for run in runs if run not in kept]
     return kept, [
         f"{run.name}, seed {run.seed} ({percent(result_of(run).accuracy)} %), is left out: it was "
-        "made by 'forget', and the other runs hold other clients."
+        f"made by '{'join' if result_of(run).joined else 'forget'}', and the other runs hold other "
+        "clients."
         for run in others
     ]
 

@@ -9,7 +9,7 @@ unfinished run's `metrics.jsonl`, which a killed run leaves half written.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ class Result:
             them.
         notes: what deserves a second look in the data's spread and the settings.
         forgotten: clients whose data was taken out of the model after the run.
+        joined: clients that came after the run.
     """
 
     accuracy: float
@@ -86,6 +87,7 @@ class Result:
     test_counts: tuple[int, ...]
     notes: tuple[str, ...]
     forgotten: tuple[int, ...]
+    joined: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Run:
     Attributes:
         folder: where it is.
         name: what the tables call it: the folder above `seed-<n>…`, else the algorithm; and which
-            clients were forgotten, if any.
+            clients were forgotten or have joined, if any.
         algorithm: from the configuration.
         seed: from the configuration.
         config: all of `config.toml`.
@@ -203,7 +205,7 @@ def load_run(folder: Path) -> Run:
     has_failed = not is_finished and (folder / "failure.json").exists()
     return Run(
         folder=folder,
-        name=_name(folder, algorithm, () if result is None else result.forgotten, partition),
+        name=_name(folder, algorithm, result, partition),
         algorithm=algorithm,
         seed=seed,
         config=config,
@@ -234,16 +236,16 @@ def _tuning(folder: Path, config: Mapping[str, Any]) -> Tuning | None:
     return tuning
 
 
-def _name(
-    folder: Path, algorithm: str, forgotten: Sequence[int], partition: Partition | None
-) -> str:
-    pattern = r"seed-\d+.*" if forgotten else r"seed-\d+"  # a run without a client lies beside
+def _name(folder: Path, algorithm: str, result: Result | None, partition: Partition | None) -> str:
+    changes = {} if result is None else {"without": result.forgotten, "with": result.joined}
+    made = {how: clients for how, clients in changes.items() if clients}
+    pattern = r"seed-\d+.*" if made else r"seed-\d+"  # a run made of another lies beside it
     name = folder.parent.name if re.fullmatch(pattern, folder.name) else algorithm
-    if not forgotten:
-        return name
-    clients = "client" if len(forgotten) == 1 else "clients"
     names = {} if partition is None else partition.names
-    return f"{name} without {clients} {clients_listed(forgotten, names)}"
+    for how, clients in made.items():
+        word = "client" if len(clients) == 1 else "clients"
+        name += f" {how} {word} {clients_listed(clients, names)}"
+    return name
 
 
 def _checked_config(reader: Fields) -> Mapping[str, Any]:
@@ -317,6 +319,7 @@ def _result(folder: Path, seed: int) -> Result:
         test_counts=reader.wholes("test_counts"),
         notes=reader.texts("notes"),
         forgotten=tuple(sorted(reader.wholes("forgotten"))),
+        joined=tuple(sorted(reader.wholes("joined"))),
     )
 
 

@@ -15,7 +15,7 @@ from fedcord.report.subject import command_without_folders, without_folders
 
 FLAGS = (
     *("dataset", "subset", "partition", "longtail", "clients", "rounds", "participation", "model"),
-    *("validation", "test", "evaluate_every", "threads"),
+    *("validation", "test", "evaluate_every", "threads", "device"),
 )
 """Settings that have a flag of their own on the command line, in the order to write them."""
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
+from fedcord.core.errors import ConfigError, DataError, FedcordError, ProtocolError
 from fedcord.core.tensors import Tensors
 from fedcord.data.channel_sums import channel_sums
 from fedcord.data.standardise import first_sum, second_sum
+from fedcord.data.tables.survey import as_kinds
+from fedcord.engine.agreement import Introduction
 from fedcord.engine.disk_memory import DiskMemory
 from fedcord.engine.memory_store import MemoryStore
-from fedcord.engine.node import ClientNode, Introduction
+from fedcord.engine.node import ClientNode
 from fedcord.engine.requests import (
+    Parcel,
     Reply,
     Request,
     answered,
@@ -27,7 +31,7 @@ from fedcord.engine.requests import (
 from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import is_standardised, make_plan
 from fedcord.experiment.frozen_features import as_features
-from fedcord.experiment.survey import FIRST, MEAN, SECOND
+from fedcord.experiment.survey import COLUMNS, FIRST, MEAN, SECOND, SUMS, TABLE
 from fedcord.experiment.terms import Terms
 from fedcord.site.kept_model import is_final, keep_model
 from fedcord.site.own_data import SiteData, read_site
@@ -57,7 +61,8 @@ def answer_at_site(path: Path, terms: str, call: bytes, store: MakeStore = on_di
         request, parcel = unpack_call(call)
         with torch_threads(agreed.config.threads):
             if request.verb == "survey":
-                return pack_replies([_surveyed(request, read_site(site, agreed.config))])
+                data = read_site(site, agreed.config)
+                return pack_replies([_surveyed(request, parcel, data)])
             memory = store(site, agreed.run)
             answer = pack_replies(list(node_of(site, agreed, memory).answer(request, parcel)))
             if is_final(request, parcel):
@@ -104,17 +109,26 @@ def node_of(site: SiteFile, terms: Terms, store: MemoryStore) -> ClientNode:
     )
 
 
-def _surveyed(request: Request, data: SiteData) -> Reply:
+def _surveyed(request: Request, parcel: Parcel, data: SiteData) -> Reply:
     """The form of the data, its classes, and sums over the training part: no example."""
     site, facts = data.site, data.facts
     train = data.client(site.client).train
-    values = {
+    values: dict[str, Any] = {
         "client": site.client,
         "name": site.name,
         "count": len(train),
         "facts": facts.plain(),
     }
-    return answered(request, None, _sums(request, data, train.inputs.numpy()), values)
+    if not data.tables:
+        return answered(request, None, _sums(request, data, train.inputs.numpy()), values)
+    table = data.tables[0]
+    if COLUMNS not in parcel.options:
+        return answered(request, None, {}, values | {TABLE: table.form.to_json()})
+    try:
+        sums = table.sums(as_kinds(parcel.options[COLUMNS]), train.inputs.numpy())
+    except DataError as error:
+        raise DataError(f"{site.who} does not fit: {error}") from error
+    return answered(request, None, {}, values | {SUMS: sums.to_json()})
 
 
 def _sums(request: Request, data: SiteData, rows: np.ndarray) -> Tensors:

@@ -19,10 +19,14 @@ from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.tensors import Tensors, TensorSpec, num_bytes
 from fedcord.data.facts import DataFacts, Stated
-from fedcord.engine.federation import WEIGHT_BYTES
+from fedcord.data.tables.preparation import TablePreparation
+from fedcord.data.tables.schema import TableSchema
+from fedcord.data.tables.sums import TableSums
+from fedcord.data.tables.survey import agreed_schema
 from fedcord.engine.population import Population
-from fedcord.engine.rounds import needs_only
+from fedcord.engine.summands import needs_only
 from fedcord.engine.threads import torch_threads
+from fedcord.engine.traffic import WEIGHT_BYTES
 from fedcord.experiment.build import Plan, make_plan
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.frozen_features import as_features
@@ -112,7 +116,7 @@ def check_site(
         try:
             found = read_site(site, config)
             data = data or found
-            facts = expected_facts(found.facts, stated)
+            facts = expected_facts(found, stated)
             differences = stated.differences(found.facts)
             if differences:
                 raise DataError(f"{site.who} does not fit the study: {'; '.join(differences)}.")
@@ -127,17 +131,33 @@ def check_site(
     return data, checks
 
 
-def expected_facts(own: DataFacts, stated: Stated) -> DataFacts:
+def expected_facts(data: SiteData, stated: Stated) -> DataFacts:
     """What will be agreed, as far as one site can tell; its own constants stand for everybody's."""
+    own = data.facts
     known = own.mean or own.kind == "text" or own.scale == "none"
     columns = own.input_shape[0] if own.kind == "image" else math.prod(own.input_shape)
-    return replace(
+    facts = replace(
         own,
         class_names=stated.class_names or own.class_names,
         vocabulary=stated.vocabulary or own.vocabulary,
         mean=own.mean if known else (0.0,) * columns,
         std=own.std if known else (1.0,) * columns,
     )
+    if not data.tables:
+        return facts
+    schema, sums = survey_sums(data)
+    return facts.prepared(TablePreparation.from_sums(sums, schema, facts.class_names))
+
+
+def survey_sums(data: SiteData) -> tuple[TableSchema, TableSums]:
+    """What a site with a table of its own would send in a survey, if all others had its columns."""
+    site, table = data.site, data.tables[0]
+    problems = table.problems()
+    if problems:
+        raise ConfigError([f"{site.who}: {problem}" for problem in problems])
+    schema = agreed_schema({site.who: table.form})
+    kinds = {column.name: column.kind for column in schema.columns}
+    return schema, table.sums(kinds, data.client(site.client).train.inputs.numpy())
 
 
 def _tried(data: SiteData, plan: Plan) -> ClientData:

@@ -15,7 +15,7 @@ from fedcord.core.contract import ClientId
 from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.tensors import hash_tensors
-from fedcord.data.dataset import Array, Dataset, Labels
+from fedcord.data.dataset import Array, Dataset, Labels, Split
 from fedcord.data.facts import DataFacts, Stated
 from fedcord.data.holdout import split_client
 from fedcord.data.registry import load_dataset
@@ -23,6 +23,7 @@ from fedcord.engine.population import Population
 from fedcord.experiment.arrange import arrange
 from fedcord.experiment.build import as_vectors, is_standardised, standardised
 from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
+from fedcord.site.own_table import OwnTable, read_own_table
 from fedcord.site.site_file import SiteFile
 
 
@@ -37,6 +38,8 @@ class SiteData:
         facts: the form and the classes of its own; constants only in a rehearsal, where everybody
             knows them.
         known_as: the fingerprint of examples that were changed into features since.
+        tables: where nothing is agreed yet about a table with named columns: its rows, and those of
+            another table to test on. The population's inputs are the places of rows then.
     """
 
     site: SiteFile
@@ -44,6 +47,7 @@ class SiteData:
     place: int
     facts: DataFacts
     known_as: str | None = None
+    tables: tuple[OwnTable, ...] = ()
 
     @property
     def clients(self) -> Sequence[ClientId]:
@@ -98,31 +102,39 @@ class SiteData:
 
     def agreed(self, facts: DataFacts) -> SiteData:
         """The same examples with labels as everybody numbers the classes, if they fit."""
-        differences = Stated.of(facts).differences(self.facts)
-        if self.site.is_rehearsal and facts.class_names != self.facts.class_names:
-            differences.append("the classes are not those of the data set this site rehearses with")
+        differences = self._differences(facts)
         if differences:
             raise DataError(f"{self.site.who} does not fit the study: {'; '.join(differences)}.")
         numbers = [facts.class_names.index(name) for name in self.facts.class_names]
         labels = torch.tensor(numbers, dtype=torch.int64)[self.population.labels]
         people = replace(self.population, labels=labels)
-        return replace(self, population=people, facts=facts)
+        if self.tables:
+            assert facts.preparation is not None
+            rows = np.concatenate([table.vectors(facts.preparation) for table in self.tables])
+            people = replace(people, inputs=torch.tensor(rows[people.inputs.numpy()]))
+            nothing = Examples(people.inputs[:0].clone(), people.labels[:0].clone())
+            people = replace(people, test=nothing)
+        return replace(self, population=people, facts=facts, tables=())
+
+    def _differences(self, facts: DataFacts) -> list[str]:
+        """In what the data differs from what was agreed, in words."""
+        table = facts.preparation
+        if table is not None and self.tables:
+            form = Stated(class_names=facts.class_names)  # of the rest, the columns decide
+            found = form.differences(self.facts)
+            return found + [why for own in self.tables for why in own.differences(table)]
+        found = Stated.of(facts).differences(self.facts)
+        if self.site.is_rehearsal and facts.class_names != self.facts.class_names:
+            found.append("the classes are not those of the data set this site rehearses with")
+        if table is not None and not self.site.is_rehearsal:
+            found.append("the study is about tables with named columns, such as csv:PATH")
+        return found
 
 
 def read_site(site: SiteFile, config: RunConfig) -> SiteData:
     """Load a site's data and divide it as the run says."""
-    dataset = load_dataset(site.data, data_dirs=_folders(site))
-    facts = DataFacts.of(dataset)
     if site.is_rehearsal:
-        _check_rehearsal(site, config)
-        dataset = as_vectors(config, dataset)
-        facts = DataFacts.of(dataset)
-        people = arrange(dataset, partition_of(config, dataset), config)
-        if site.client >= people.num_clients:
-            raise DataError(f"{site.who}: the rehearsal has {people.num_clients} clients, from 0.")
-        if is_standardised(facts):
-            facts = standardised(facts, people)
-        return SiteData(site, people, site.client, facts)
+        return _rehearsed(site, config)
     if not config.dataset.startswith(AT_SITES):
         raise DataError(
             f"{site.who} brings data of its own, but the study is about '{config.dataset}'; write "
@@ -133,13 +145,53 @@ def read_site(site: SiteFile, config: RunConfig) -> SiteData:
             f"{site.who} is not one of the study's {config.clients} clients, which are numbered 0 "
             f"to {config.clients - 1}; correct client in '{site.path}'."
         )
-    if dataset.kind == "table":
-        raise DataError(
-            f"{site.who} has a table with named columns ({site.data}), and sites do not yet agree "
-            "on those by themselves; bring it to numbers and save them as npz: on every site."
+    table = read_own_table(site.data)
+    if table is not None:
+        return _tabled(site, config, table)
+    dataset = load_dataset(site.data, data_dirs=_folders(site))
+    # those of these examples alone; the run's are of everybody's
+    facts = replace(DataFacts.of(dataset), mean=(), std=())
+    other = _other(site, dataset) if isinstance(site.test, str) else None
+    return _own(site, _divided(site, config, dataset.train, dataset.test, other), facts)
+
+
+def _rehearsed(site: SiteFile, config: RunConfig) -> SiteData:
+    """The slice of a data set that everybody has."""
+    _check_rehearsal(site, config)
+    dataset = as_vectors(config, load_dataset(site.data, data_dirs=_folders(site)))
+    facts = DataFacts.of(dataset)
+    people = arrange(dataset, partition_of(config, dataset), config)
+    if site.client >= people.num_clients:
+        raise DataError(f"{site.who}: the rehearsal has {people.num_clients} clients, from 0.")
+    if is_standardised(facts):
+        facts = standardised(facts, people)
+    return SiteData(site, people, site.client, facts)
+
+
+def _tabled(site: SiteFile, config: RunConfig, table: OwnTable) -> SiteData:
+    """A table, of which only the places of rows are divided before its columns are agreed on."""
+    names = table.class_names
+    if not table.form.kinds:
+        raise DataError(f"{site.who}: '{site.data}' has no column beside the target; add some.")
+    facts = DataFacts("table", (len(table.form.kinds),), names, scale="none")
+    tables, other = (table,), None
+    if isinstance(site.test, str):
+        tested = read_own_table(site.test)
+        if tested is None:
+            raise DataError(f"{site.who}: data is a table, and test is none ({site.test}).")
+        differences = Stated(class_names=names).differences(
+            replace(facts, class_names=tested.class_names)
         )
-    facts = replace(facts, mean=(), std=())  # of these examples alone; the run's are of everybody's
-    data = _divided(site, config, dataset)
+        if differences:
+            raise DataError(f"{site.who}: test data does not fit data: {'; '.join(differences)}.")
+        rows, labels = _joined(_arrays(tested.train), _arrays(tested.test))
+        numbers = np.array([names.index(name) for name in tested.class_names])
+        tables, other = (table, tested), (len(table.raw) + rows, numbers[labels])
+    divided = _divided(site, config, table.train, table.test, other)
+    return replace(_own(site, divided, facts), tables=tables)
+
+
+def _own(site: SiteFile, data: ClientData, facts: DataFacts) -> SiteData:
     nothing = Examples(data.train.inputs[:0].clone(), data.train.labels[:0].clone())
     return SiteData(site, Population.from_clients([data], nothing), 0, facts)
 
@@ -161,19 +213,21 @@ def _check_rehearsal(site: SiteFile, config: RunConfig) -> None:
         raise ConfigError(f"{site.who} rehearses something else: {'; '.join(different)}.")
 
 
-def _divided(site: SiteFile, config: RunConfig, dataset: Dataset) -> ClientData:
-    """Training, validation and test parts of a site's own data."""
-    train = dataset.train.inputs, dataset.train.labels
-    test = dataset.test.inputs, dataset.test.labels
+def _divided(
+    site: SiteFile,
+    config: RunConfig,
+    training: Split,
+    testing: Split,
+    other: tuple[Array, Labels] | None,
+) -> ClientData:
+    """Training, validation and test parts of a site's own data; `other` is tested on instead."""
+    train, test = _arrays(training), _arrays(testing)
     share = 0.0
     if site.test is not None:
         train = _joined(train, test)
-        test = test[0][:0], test[1][:0]
-        if isinstance(site.test, str):
-            test = _other(site, dataset)
-        else:
-            share = site.test
-    elif not len(dataset.test):
+        test = other or (test[0][:0], test[1][:0])
+        share = 0.0 if isinstance(site.test, str) else site.test
+    elif not len(testing):
         share = config.test
     parts = split_client(
         np.arange(len(train[1])),
@@ -195,10 +249,12 @@ def _other(site: SiteFile, dataset: Dataset) -> tuple[Array, Labels]:
     if differences:
         raise DataError(f"{site.who}: test data does not fit data: {'; '.join(differences)}.")
     numbers = np.array([mine.class_names.index(name) for name in theirs.class_names])
-    inputs, labels = _joined(
-        (other.train.inputs, other.train.labels), (other.test.inputs, other.test.labels)
-    )
+    inputs, labels = _joined(_arrays(other.train), _arrays(other.test))
     return inputs, numbers[labels]
+
+
+def _arrays(part: Split) -> tuple[Array, Labels]:
+    return part.inputs, part.labels
 
 
 def _joined(one: tuple[Array, Labels], two: tuple[Array, Labels]) -> tuple[Array, Labels]:

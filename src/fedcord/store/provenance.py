@@ -21,6 +21,7 @@ def provenance(
     partition_hash: str,
     data_hash: str,
     threads: int,
+    device: str,
     command: str,
     reuse: Path | None = None,
 ) -> dict[str, Any]:
@@ -32,14 +33,15 @@ def provenance(
         "partition_hash": partition_hash,
         "data_hash": data_hash,
         "threads": threads,
+        "device": device,
         **({} if reuse is None else {"reuse": str(reuse.absolute())}),
         **_here(),
     }
 
 
-def changes_since(origin: Mapping[str, Any]) -> list[str]:
-    """What of Python, the packages and the source is another version now than at the start."""
-    before, now = _versions(origin), _versions(_here())
+def changes_since(origin: Mapping[str, Any], device: str) -> list[str]:
+    """What of Python, the packages, the source and the device is another now than at the start."""
+    before, now = _versions(origin), _versions({**_here(), "device": device})
     return [
         f"{name} {before[name]} → {now.get(name)}"
         for name in before
@@ -79,7 +81,8 @@ def versions() -> dict[str, str | None]:
 def _versions(origin: Mapping[str, Any]) -> dict[str, str | None]:
     packages = origin.get("packages")
     known = dict(packages) if isinstance(packages, Mapping) else {}
-    return {"python": origin.get("python"), **known, "commit": origin.get("commit")}
+    more = {name: origin.get(name) for name in ("commit", "device")}
+    return {"python": origin.get("python"), **known, **more}
 
 
 @functools.cache

@@ -20,9 +20,11 @@ from fedcord.data.dataset import Array
 from fedcord.data.facts import DataFacts
 from fedcord.experiment.client_of_run import client_of_run
 from fedcord.experiment.config import RunConfig
-from fedcord.trained.finished_run import read_finished
-from fedcord.trained.model import TrainedModel
-from fedcord.trained.stored_form import DTYPES, stored_form
+from fedcord.experiment.finished_run import read_finished
+from fedcord.trained.exported import is_exported, read_exported
+from fedcord.trained.model import TrainedModel, model_of
+from fedcord.trained.program import any_examples
+from fedcord.trained.stored_form import stored_form
 
 Client = int | str | None
 Floats = NDArray[np.floating[Any]]
@@ -100,22 +102,35 @@ class LoadedModel:
 
 
 def load(run: str | Path, data_dirs: Sequence[str | Path] | None = None) -> LoadedModel:
-    """The model of a finished run, from its folder alone.
+    """The model of a finished run, from its folder alone, or one that was exported.
 
     Args:
-        run: the folder.
+        run: the folder of the run, or of what `fedcord export` wrote.
         data_dirs: where to look for the weights of frozen networks.
     """
     path = Path(run)
     folders = None if data_dirs is None else [Path(folder) for folder in data_dirs]
+    if is_exported(path):
+        return _exported(path, folders)
     done = read_finished(path, folders)
 
     def find(given: Client) -> TrainedModel:
         client: ClientId | None = None if given is None else client_of_run(done.partition, given)
-        done.check_client(client)
-        return done.model(client)
+        return model_of(done, client)
 
     return LoadedModel(path, done.config, done.result, done.facts, find)
+
+
+def _exported(path: Path, folders: Sequence[Path] | None) -> LoadedModel:
+    model, description = read_exported(path, folders)
+
+    def find(given: Client) -> TrainedModel:
+        own = (None, str(model.moment.client), description.get("client_name"))
+        if given is not None and str(given) not in own:
+            raise ConfigError(f"client {given}: '{path}' holds one exported model; leave it out.")
+        return model
+
+    return LoadedModel(path, model.config, description["result"], model.facts, find)
 
 
 def plain_network(model: TrainedModel) -> nn.Module | None:
@@ -123,14 +138,10 @@ def plain_network(model: TrainedModel) -> nn.Module | None:
     plan, client = model.plan, model.moment.client
     if plan.encoder is not None:
         return None
-    task, kind = plan.task, model.facts.kind
+    task = plan.task
     network = task.networks[task.architecture(client)](None).eval()
-    # bytes and ids as well as numbers, of which a network that only looks alike makes other scores
-    probe = torch.arange(PROBES * int(np.prod(model.facts.input_shape)))
-    probe = (probe * 37 % max(model.facts.vocabulary, 2 if kind == "text" else 251)).to(
-        DTYPES[kind]
-    )
-    inputs = model.prepared(probe.view(PROBES, *model.facts.input_shape))
+    # a network that only looks alike makes other scores of them
+    inputs = model.prepared(any_examples(model.facts, PROBES))
     for tensors in (model.memory, model.shared):
         own = select(tensors, "model")
         if own.keys() != network.state_dict().keys():

@@ -19,6 +19,7 @@ from fedcord.engine.evaluation import BATCH
 from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Plan, make_plan
 from fedcord.experiment.config import RunConfig
+from fedcord.experiment.finished_run import FinishedRun
 
 
 @dataclass(frozen=True)
@@ -107,3 +108,11 @@ class TrainedModel:
 
         with torch_threads(self.config.threads), torch.inference_mode():
             return torch.cat(list(answers()))
+
+
+def model_of(run: FinishedRun, client: ClientId | None = None) -> TrainedModel:
+    """The model that all share, or a client's, as a run has left it."""
+    run.check_client(client)
+    at = Moment.after(run.checkpoint.state.round, run.config.seed, client)
+    state = run.checkpoint.state
+    return TrainedModel(run.config, run.facts, state.model, run.memory(client), at, run.data_dirs)

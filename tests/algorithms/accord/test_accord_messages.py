@@ -20,6 +20,7 @@ from fedcord.engine.node import ClientNode
 from fedcord.engine.requests import Reply, Request
 from fedcord.engine.rounds import Schedule, run_rounds
 from fedcord.engine.transports.sequential import SequentialTransport
+from fedcord.engine.visits import do_visits
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_experiment
@@ -224,7 +225,7 @@ def test_reuse_takes_fafis_training_and_gives_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Any:
     asked: list[tuple[int, int]] = []
-    inner = node.do_visits
+    inner = do_visits
 
     def counted(algorithm: Any, task: Any, shared: Any, visits: Any) -> Any:
         asked.extend((visit.env.round, visit.client) for visit in visits)

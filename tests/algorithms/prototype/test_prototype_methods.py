@@ -14,7 +14,7 @@ from fedcord.checks.global_randomness import global_randomness
 from fedcord.core.contract import Env
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import check_tensors, hash_tensors, num_bytes, prefixed, select
-from fedcord.engine.federation import WEIGHT_BYTES
+from fedcord.engine.traffic import WEIGHT_BYTES
 from fedcord.store.checkpoint import Checkpoint
 from tests import federation
 from tests.algorithms.prototype import parties

@@ -13,14 +13,21 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from fedcord.core.errors import DataError
+from fedcord.core.errors import ConfigError, DataError
 from fedcord.data.formats.delimited import read_csv
 from fedcord.data.tables.preparation import TablePreparation
 from fedcord.data.tables.raw import RawTable
 from fedcord.data.tables.rows import prepare_rows
-from fedcord.data.tables.schema import TableColumn, TableSchema
-from fedcord.data.tables.sums import TableSums
-from fedcord.data.tables.survey import agreed_kinds, own_kinds, site_sums
+from fedcord.data.tables.sums import NumberSums, TableSums
+from fedcord.data.tables.survey import (
+    TableForm,
+    agreed_kinds,
+    agreed_schema,
+    as_kinds,
+    own_kinds,
+    site_sums,
+    unfit,
+)
 
 
 def patients() -> pd.DataFrame:
@@ -42,14 +49,23 @@ def patients() -> pd.DataFrame:
 
 
 def prepared(files: list[RawTable]) -> TablePreparation:
-    kinds = agreed_kinds(
-        {f"site {n}": own_kinds(raw, without=["ill"]) for n, raw in enumerate(files)}
-    )
-    columns = tuple(TableColumn(name, kind) for name, kind in kinds.items())
-    schema = TableSchema(columns, "ill")
-    sums = [site_sums(raw, schema, np.arange(len(raw))) for raw in files]
-    told = [TableSums.from_json(json.loads(json.dumps(own.to_json()))) for own in sums]
-    return TablePreparation.from_sums(functools.reduce(operator.add, told), schema)
+    forms = {
+        f"site {n}": TableForm("ill", own_kinds(raw, without=["ill"]))
+        for n, raw in enumerate(files)
+    }
+    told = {site: TableForm.from_json(_sent(form.to_json())) for site, form in forms.items()}
+    schema = agreed_schema(told)
+    kinds = as_kinds(_sent({column.name: column.kind for column in schema.columns}))
+    assert not any(unfit(raw, f, kinds) for raw, f in zip(files, forms.values(), strict=True))
+    sums = [site_sums(raw, kinds, (), np.arange(len(raw))) for raw in files]
+    assert not any(own.classes for own in sums)  # who has which classes is another question
+    added = [TableSums.from_json(_sent(own.to_json())) for own in sums]
+    total = functools.reduce(operator.add, added)
+    return TablePreparation.from_sums(total, schema, ("no", "yes"))
+
+
+def _sent(values: object) -> object:
+    return json.loads(json.dumps(values))
 
 
 def test_three_files_and_one_give_the_same_preparation(tmp_path: Path) -> None:
@@ -76,10 +92,8 @@ def test_three_files_and_one_give_the_same_preparation(tmp_path: Path) -> None:
 
 def test_only_training_rows_count() -> None:
     raw = RawTable(pa.table({"age": ["1", "3", "100"], "ill": ["no", "yes", "maybe"]}))
-    schema = TableSchema((TableColumn("age", "numeric"),), "ill")
-    sums = site_sums(raw, schema, np.array([0, 1]))
-    assert sums.classes == {"no": 1, "yes": 1}
-    assert TablePreparation.from_sums(sums, schema).columns[0].mean == 2
+    sums = site_sums(raw, {"age": "numeric"}, (), np.array([0, 1]))
+    assert sums.columns == {"age": NumberSums(2, 0, 4.0, 2.0)}
 
 
 def test_kinds_of_several_sites() -> None:
@@ -101,18 +115,65 @@ def test_kinds_of_several_sites() -> None:
 @pytest.mark.parametrize(
     ("kinds", "why"),
     [
-        ({"a": "numeric"}, "'south' has no column 'b', which others have"),
-        ({"a": "date", "b": "numeric"}, "column 'a' of 'south' holds dates"),
-        ({"a": "numeric", "b": "unreadable"}, "column 'b' of 'south' holds cells that are neither"),
+        ({"a": "numeric"}, "^south has no column 'b', which others have"),
+        ({"a": "date", "b": "numeric"}, "^column 'a' of south holds dates"),
+        ({"a": "numeric", "b": "unreadable"}, "^column 'b' of south holds cells that are neither"),
+        ({"a": "empty", "b": "empty", "c": "boolean"}, "^only south has column 'c'; leave it out"),
     ],
 )
 def test_a_site_that_does_not_fit_is_named(kinds: dict[str, str], why: str) -> None:
-    with pytest.raises(DataError, match=why):
-        agreed_kinds({"north": {"a": "numeric", "b": "numeric"}, "south": kinds})  # type: ignore[dict-item]
+    fine = {"a": "numeric", "b": "numeric"}
+    with pytest.raises(ConfigError, match=why) as raised:
+        agreed_kinds({"north": fine, "south": kinds, "west": fine})  # type: ignore[dict-item]
+    assert len(raised.value.problems) == 1
 
 
-def test_a_site_without_the_target_is_told() -> None:
-    raw = RawTable(pa.table({"age": ["1", "3"]}))
-    schema = TableSchema((TableColumn("age", "numeric"),), "ill")
-    with pytest.raises(DataError, match="lacks the target 'ill'"):
-        site_sums(raw, schema, np.array([0]))
+def test_target_and_missing_words_are_common() -> None:
+    north = TableForm("ill", {"age": "numeric"}, ("-999",), "patient")
+    south = TableForm("dead", {"age": "numeric"})
+    with pytest.raises(ConfigError) as raised:
+        agreed_schema({"north": north, "south": south})
+    assert raised.value.problems == (
+        "south predicts column 'dead' and north 'ill'; name one column under ?target= everywhere.",
+        "south takes no further words for missing cells and north '-999'; name the same words "
+        "under ?missing= everywhere.",
+    )
+    assert agreed_schema({"north": north, "west": north}).row_id == "patient"
+
+
+def test_a_site_reads_nothing_that_it_has_not_told_of() -> None:
+    """Whatever a server asks for: counts of words would tell names and single measurements."""
+    rows = [str(0.5 * n) for n in range(30)]
+    raw = RawTable(
+        pa.table({"age": rows, "ward": ["a", "b"] * 15, "name": [f"P{n}" for n in range(30)]})
+    )
+    form = TableForm("ill", own_kinds(raw, without=["name"]))
+    assert unfit(raw, form, {"age": "numeric", "ward": "categorical"}) == []
+    (why,) = unfit(raw, form, {"name": "categorical"})
+    assert why == "it lacks the columns name"
+    (why,) = unfit(raw, form, {"age": "categorical"})
+    assert why.startswith("column 'age' holds 30 different numbers there, and words in the study")
+    (why,) = unfit(raw, form, {"ward": "numeric"})
+    assert why == "column 'ward' holds words there, and numbers in the study"
+    assert unfit(raw, TableForm("ill", {"age": "categorical"}), {"age": "categorical"}) == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        None,
+        {"target": "ill", "kinds": {"age": "numeric"}, "missing": []},
+        {"target": "ill", "kinds": {"age": "number"}, "missing": [], "row_id": ""},
+        {"target": "ill", "kinds": ["age"], "missing": [], "row_id": ""},
+        {"target": "i\nll", "kinds": {"age": "numeric"}, "missing": [], "row_id": ""},
+        {"target": "ill", "kinds": {"age": "numeric"}, "missing": "NA", "row_id": ""},
+    ],
+)
+def test_what_is_no_form_is_refused(values: object) -> None:
+    with pytest.raises(DataError, match=r"is no form of a table|no columns? of a table"):
+        TableForm.from_json(values)
+
+
+def test_kinds_that_a_server_made_up_are_refused() -> None:
+    with pytest.raises(DataError, match="'identifier' is no column of a table and its kind"):
+        as_kinds({"name": "identifier"})

@@ -136,7 +136,7 @@ def on_noise(models: Mapping[ClientId, Tensors], env: Env) -> dict[ClientId, Ten
     noise = torch.randn(PROBES, *task.input_shape, generator=env.generator("probes"))
     inputs = noise.to(task.device)
     return {
-        client: network_features(encoder_with(task, grow(model), client), inputs).cpu()
+        client: network_features(encoder_with(task, grow(model), client), inputs)
         for client, model in models.items()
     }
 

@@ -193,7 +193,7 @@ def random_map(seed: int, kind: str, num_inputs: int, width: int) -> tuple[Tenso
 
 
 def network_features(network: nn.Module | Network, inputs: Tensor) -> Tensor:
-    """Prepared inputs [B, ...] to [B, D] float64, with the same bits in any company.
+    """Prepared inputs [B, ...] to [B, D] float64 on the CPU, with the same bits in any company.
 
     An exported graph takes batches of any size as they come, at the price of the last bits.
     """
@@ -204,10 +204,10 @@ def network_features(network: nn.Module | Network, inputs: Tensor) -> Tensor:
         for part in inputs.split(NETWORK_BATCH):
             filling = part.new_zeros(NETWORK_BATCH - len(part), *part.shape[1:])
             features = cast(Network, network).features(torch.cat([part, filling]))
-            outputs.append(features[: len(part)].to(torch.float64))
+            outputs.append(features[: len(part)].cpu().to(torch.float64))
     # outside inference mode, so that the result can be used anywhere
     width = cast(Network, network).feature_dim
-    return torch.cat([torch.zeros(0, width, dtype=torch.float64, device=inputs.device), *outputs])
+    return torch.cat([torch.zeros(0, width, dtype=torch.float64), *outputs])
 
 
 def _is_frozen(task: Task) -> bool:

@@ -185,7 +185,7 @@ class LocalWork:
             gradient = self.policy.gradient(learner.sigma, *values, epoch.factor)
             own = math.hypot(*gradient)
             if self.local.joint_clip:
-                norm = torch.hypot(norm, norm.new_tensor(own))
+                norm = torch.hypot(norm, torch.full_like(norm, own))
                 own = float(norm)
             shrink = min(1.0, self.local.clip / (own + 1e-6))
             learner.sigma = self.policy.descend(

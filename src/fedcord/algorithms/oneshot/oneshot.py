@@ -217,9 +217,11 @@ class OneShot:
         if "sigma" in memory:
             learner.sigma = Sigma.of(memory["sigma"])
         if "bank.features" in memory:
-            learner.memory = memory["bank.features"], memory["bank.labels"]
+            bank = memory["bank.features"], memory["bank.labels"]
+            learner.memory = bank[0].to(task.device), bank[1].to(task.device)
         momentum = select(memory, "momentum")
-        learner.momentum = [momentum[str(place)] for place in range(len(momentum))]
+        places = map(str, range(len(momentum)))
+        learner.momentum = [momentum[place].to(task.device) for place in places]
         return learner
 
     def _kept(self, learner: Learner, member: Member) -> dict[str, Tensor]:
@@ -230,9 +232,9 @@ class OneShot:
             sigma = learner.sigma.at_rest() if forgets else learner.sigma
             kept["sigma"] = sigma.tensor()
         if learner.memory is not None:
-            kept["bank.features"], kept["bank.labels"] = learner.memory
+            kept["bank.features"], kept["bank.labels"] = (part.cpu() for part in learner.memory)
         if not forgets:
-            kept |= {f"momentum.{place}": t for place, t in enumerate(learner.momentum)}
+            kept |= {f"momentum.{place}": t.cpu() for place, t in enumerate(learner.momentum)}
         return kept
 
 

@@ -101,15 +101,21 @@ class LabelledRows:
                 fifth of every client's rows of every class.
         """
         if num_training is None:
-            strata = self.labels
-            for group in self.groups.values():
-                strata = group * len(self.class_names) + self.labels
-            parts = stratified_test_part(strata, "table")
+            parts = self._held_out()
         else:
             is_training = self.rows < num_training
             parts = np.flatnonzero(is_training), np.flatnonzero(~is_training)
         train, test = (self._split(inputs, part) for part in parts)
         return train, test
+
+    def _held_out(self) -> tuple[Labels, Labels]:
+        """Training and test rows, client by client: each keeps what it would keep alone."""
+        holders = next(iter(self.groups.values()), np.zeros_like(self.labels))
+        is_test = np.zeros(len(holders), dtype=bool)
+        for holder in np.unique(holders):
+            own = np.flatnonzero(holders == holder)
+            is_test[own[stratified_test_part(self.labels[own], "table")[1]]] = True
+        return np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
     def _split(self, inputs: Array, part: Labels) -> Split:
         return Split(
@@ -121,9 +127,18 @@ class LabelledRows:
         )
 
 
-def labelled_rows(spec: DatasetSpec, raw: RawTable, options: TableOptions) -> LabelledRows:
-    """Find every row's class and client; rows that lack one are left out with a note."""
-    target = _target(spec, raw, options)
+def labelled_rows(
+    spec: DatasetSpec, raw: RawTable, options: TableOptions, least_classes: int = 2
+) -> LabelledRows:
+    """Find every row's class and client; rows that lack one are left out with a note.
+
+    Args:
+        spec: names the table.
+        raw: its rows.
+        options: what its columns are for.
+        least_classes: how many the target must have; one of several sites may have a single one.
+    """
+    target = _target(spec, raw, options, least_classes)
     notes = []
     kept = target.codes >= 0
     if not kept.all():
@@ -160,7 +175,7 @@ def labelled_rows(spec: DatasetSpec, raw: RawTable, options: TableOptions) -> La
     )
 
 
-def _target(spec: DatasetSpec, raw: RawTable, options: TableOptions) -> Words:
+def _target(spec: DatasetSpec, raw: RawTable, options: TableOptions, least_classes: int) -> Words:
     """Every row's class."""
     if not options.target:
         raise DataError(
@@ -184,7 +199,7 @@ def _target(spec: DatasetSpec, raw: RawTable, options: TableOptions) -> Words:
             f"values ({found.summary}); it must hold classes, at most {MOST_CLASSES:,}: name "
             "another column, or cut the numbers into classes such as low and high."
         )
-    if len(words.words) < 2:
+    if len(words.words) < least_classes:
         raise DataError(
             f"{spec.path}: the target {shown(options.target)} is {shown(words.words[0])} in every "
             "row; at least two classes are needed."

@@ -44,6 +44,11 @@ class NumberSums:
     total: float = 0.0
     squares: float = 0.0
 
+    @property
+    def cells(self) -> int:
+        """All of them."""
+        return self.present + self.missing
+
     @classmethod
     def of(cls, values: Floats) -> NumberSums:
         """From cells [n], NaN where missing."""
@@ -71,6 +76,11 @@ class WordSums:
 
     missing: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> int:
+        """All of them."""
+        return self.missing + sum(self.counts.values())
 
     @classmethod
     def of(cls, codes: Floats, words: Sequence[str]) -> WordSums:

@@ -10,24 +10,17 @@ how many answers can be waiting for their turn.
 from __future__ import annotations
 
 import heapq
-import json
-import os
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 from fedcord.core import errors
 from fedcord.core.tensors import num_bytes
+from fedcord.engine.agreement import Agreement
 from fedcord.engine.blueprint import Blueprint
-from fedcord.engine.memory import KEEP_FREED_MEMORY
-from fedcord.engine.node import Agreement
+from fedcord.engine.child import CAN_START, Child, available_cores, end_children, start_child
 from fedcord.engine.population import Population
 from fedcord.engine.requests import (
     Parcel,
@@ -39,7 +32,7 @@ from fedcord.engine.requests import (
     split,
 )
 from fedcord.engine.reuse import WorkCache
-from fedcord.engine.shared_block import write_block
+from fedcord.engine.shared_block import nameless_file, write_block
 from fedcord.engine.transport import PARCELS_PER_NODE, Delivery
 from fedcord.engine.transports.worker import PARCELS, REQUEST
 
@@ -49,10 +42,7 @@ WINDOW_BYTES = 256 * 2**20
 MESSAGE_SECONDS = 0.03
 """Work in one message, as far as earlier ones tell; a single parcel may take longer."""
 
-WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **KEEP_FREED_MEMORY}
-
-
-START = str(Path(__file__).with_name("start_worker.py"))
+WORKER = "fedcord.engine.transports.worker"
 
 
 def worker_count(asked: int | None) -> int:
@@ -60,8 +50,7 @@ def worker_count(asked: int | None) -> int:
 
     More would only take turns, and each needs memory and seconds to start.
     """
-    available = getattr(os, "sched_getaffinity", None)  # fewer than there are, in a container
-    cores = len(available(0)) if available else os.cpu_count() or 1
+    cores = available_cores()
     if asked is None:
         return cores
     if asked < 1:
@@ -83,8 +72,7 @@ class ProcessesTransport:
         cache: WorkCache | None = None,
     ) -> None:
         blueprint.check_importable()
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._connections: list[Connection] = []
+        self._children: list[Child] = []
         self._owing: set[Connection] = set()  # workers that will still answer an earlier request
         setup = {
             "blueprint": blueprint.to_json(),
@@ -98,6 +86,10 @@ class ProcessesTransport:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def _connections(self) -> list[Connection]:
+        return [child.connection for child in self._children]
 
     @property
     def nodes(self) -> Sequence[int]:
@@ -153,36 +145,18 @@ class ProcessesTransport:
             self._owing |= busy.keys()  # the caller stopped early, or the deadline passed
 
     def _start(self, setup: Mapping[str, Any], population: Population, count: int) -> None:
-        if sys.platform == "win32":
+        if not CAN_START:
             raise errors.ConfigError("engine 'processes' needs Linux or macOS; use 'sequential'.")
-        shared_memory = Path("/dev/shm")  # noqa: S108 - only the folder of a nameless file
-        folder = shared_memory if os.access(shared_memory, os.W_OK) else None
-        with tempfile.TemporaryFile(dir=folder) as data:
-            layout = write_block(population.tensors(), data)
+        tensors = population.tensors()
+        with nameless_file(tensors) as data:
+            layout, file = write_block(tensors, data), data.fileno()
             for _ in range(count):
-                self._launch(data.fileno())
+                self._children.append(start_child(WORKER, {"data": file}, [file]))
             message = pack({**setup, "layout": layout}, {})
             for connection in self._connections:
                 self._write(connection, message)
             for connection in self._connections:
                 self._read(connection)
-
-    def _launch(self, data: int) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = subprocess.Popen(  # noqa: S603 - our own file
-                [sys.executable, "-P", START],
-                stdin=subprocess.PIPE,
-                process_group=0,  # Ctrl-C is for the parent, which then ends its workers
-                pass_fds=[theirs.fileno(), data],
-                env={**os.environ, **WORKER_ENVIRONMENT},
-            )
-            start = {"descriptor": theirs.fileno(), "data": data, "path": sys.path}
-        self._processes.append(process)
-        self._connections.append(Connection(ours.detach()))
-        assert process.stdin is not None
-        with process.stdin as stdin:
-            stdin.write(json.dumps(start).encode() + b"\n")
 
     def _write(self, connection: Connection, message: bytes) -> int:
         """Send, and say how much."""
@@ -199,7 +173,7 @@ class ProcessesTransport:
             raise self._lost(connection) from error
 
     def _lost(self, connection: Connection) -> errors.FedcordError:
-        process = self._processes[self._connections.index(connection)]
+        process = self._children[self._connections.index(connection)].process
         return errors.ProtocolError(
             f"a worker process ended with code {process.wait()} (its own message is above); "
             "try --engine sequential to see the error in one process."
@@ -207,16 +181,8 @@ class ProcessesTransport:
 
     def close(self) -> None:
         """End the workers."""
-        for connection in self._connections:
-            connection.close()
-        patience = time.monotonic() + 1
-        for process in self._processes:
-            try:
-                process.wait(timeout=max(0, patience - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._connections, self._processes = [], []
+        end_children(self._children)
+        self._children = []
 
 
 @dataclass

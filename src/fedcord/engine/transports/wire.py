@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fedcord.core.rng import numpy_generator
+from fedcord.engine.agreement import Agreement
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.memory_store import InProcessMemory, MemoryStore
-from fedcord.engine.node import Agreement, ClientNode, DataSource
+from fedcord.engine.node import ClientNode, DataSource
 from fedcord.engine.requests import Parcel, Request, join, pack_parcel, pack_request
 from fedcord.engine.reuse import WorkCache
 from fedcord.engine.transport import Delivery, answer_of

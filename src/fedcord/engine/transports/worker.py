@@ -12,9 +12,10 @@ from multiprocessing.connection import Connection
 import torch
 
 from fedcord.core.errors import FedcordError
+from fedcord.engine.agreement import Agreement
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.memory_store import InProcessMemory
-from fedcord.engine.node import Agreement, ClientNode
+from fedcord.engine.node import ClientNode
 from fedcord.engine.population import Population
 from fedcord.engine.requests import (
     Request,

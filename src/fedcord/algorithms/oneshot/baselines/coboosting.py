@@ -86,7 +86,8 @@ class CoBoosting(SendsOnce):
         maker = Synthesizer(self.synthesis, env.task, env.generator("synthesis"))
         pool = Pool(self.distillation.batch_size, env.generator("pool"))
         directions = env.generator("directions")
-        weights = torch.full((teacher.num_members,), 1 / teacher.num_members)
+        size = teacher.num_members
+        weights = torch.full((size,), 1 / size, device=env.task.device)
         for epoch in range(self.epochs):
             pool.add(*maker.batch(partial(self._generator_loss, teacher, student, weights)))
             if epoch > 0 and self.weight_step > 0:
@@ -101,7 +102,7 @@ class CoBoosting(SendsOnce):
                 with torch.no_grad():
                     inputs, goal = maker.to_network(moved), scores_of(moved)
                 student.learn(inputs, goal, epoch / self.epochs)
-        return {**prefixed(FUSED, student.trained()), WEIGHTS: weights}
+        return {**prefixed(FUSED, student.trained()), WEIGHTS: weights.cpu()}
 
     def _generator_loss(
         self, teacher: Teacher, student: Student, weights: Tensor, inputs: Tensor, labels: Tensor

@@ -72,7 +72,7 @@ class Dense(SendsOnce):
         models = {client: upload.model for client, upload in uploads.items()}
         teacher = Teacher(models, env)
         student = Student(self.distillation, models, upload_weights(uploads, "size"), env)
-        weights = torch.tensor(upload_weights(uploads, self.weighting))
+        weights = torch.tensor(upload_weights(uploads, self.weighting)).to(env.task.device)
         maker = Synthesizer(self.synthesis, env.task, env.generator("synthesis"))
         pool = Pool(self.distillation.batch_size, env.generator("pool"))
         for epoch in range(self.epochs):

@@ -13,7 +13,7 @@ from fedcord.algorithms.oneshot.baselines.teaching_losses import divergence
 from fedcord.core.contract import ClientId, Env
 from fedcord.core.errors import NumericalError
 from fedcord.core.params import check_params, param
-from fedcord.core.task import load_into
+from fedcord.core.task import load_into, tensors_of
 from fedcord.core.tensors import Tensors, is_finite
 from fedcord.ops.weighted_mean import weighted_mean
 
@@ -82,10 +82,7 @@ class Student:
 
     def trained(self) -> dict[str, Tensor]:
         """The student's tensors; refuses those that are not finite."""
-        tensors = {
-            name: tensor.detach().clone(memory_format=torch.contiguous_format)
-            for name, tensor in self.network.eval().state_dict().items()
-        }
+        tensors = tensors_of(self.network.eval())
         if not all(is_finite(tensor) for tensor in tensors.values()):
             raise NumericalError(
                 f"the student's weights are not finite; lower distillation.lr "

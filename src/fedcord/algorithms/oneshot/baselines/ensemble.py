@@ -70,7 +70,8 @@ class Ensemble(SendsOnce):
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Class scores [B, C]; logarithms of the mean probabilities for `probabilities`."""
-        weights, head = shared[WEIGHTS].tolist(), select(shared, HEAD)
+        weights = shared[WEIGHTS].tolist()
+        head = {n: t.to(env.task.device) for n, t in select(shared, HEAD).items()}
         ask = features_of if self.fusion == "features" else scores_of
         members = member_outputs(shared, env, ask)
 

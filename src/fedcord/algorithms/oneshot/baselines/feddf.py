@@ -97,7 +97,7 @@ class FedDF(SendsOnce):
         if self.steps == 0:
             return prefixed(FUSED, student.trained())
         teacher = Teacher(models, env)
-        weights = torch.tensor(upload_weights(uploads, self.weighting))
+        weights = torch.tensor(upload_weights(uploads, self.weighting)).to(env.task.device)
         inputs_of, count = self._proxy(teacher, weights, env)
         order = env.generator("proxy")
         for step in range(self.steps):

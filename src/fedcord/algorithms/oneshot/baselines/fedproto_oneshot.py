@@ -123,7 +123,8 @@ class FedProtoOneShot(SendsOnce):
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """Minus the mean squared distance to each class mean, [B, C]."""
-        features, means, held = self._features(shared, env), shared[PROTOTYPES], shared[HELD]
+        features = self._features(shared, env)
+        means, held = (shared[name].to(env.task.device) for name in (PROTOTYPES, HELD))
         return Predictor(lambda inputs: nearest_scores(features(inputs), means, held))
 
     def _features(self, shared: Tensors, env: Env) -> Callable[[Tensor], Tensor]:

@@ -81,14 +81,21 @@ def draw_weights(network: nn.Module, generator: Generator) -> None:
     """Fill a generator with first weights from `generator`, forgetting what it learned."""
     for layer in network.modules():
         if isinstance(layer, (nn.Linear, nn.Conv2d)):
-            nn.init.normal_(layer.weight, 0.0, SPREAD, generator=generator)
+            _draw_normal(layer.weight, 0.0, generator)
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
         elif isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d)):
             layer.reset_running_stats()
             if layer.affine:
-                nn.init.normal_(layer.weight, 1.0, SPREAD, generator=generator)
+                _draw_normal(layer.weight, 1.0, generator)
                 nn.init.zeros_(layer.bias)
+
+
+def _draw_normal(weight: Tensor, mean: float, generator: Generator) -> None:
+    """Fill a weight with numbers drawn on the CPU, so that they are the same on every device."""
+    drawn = torch.empty_like(weight, device="cpu").normal_(mean, SPREAD, generator=generator)
+    with torch.no_grad():
+        weight.copy_(drawn)
 
 
 def to_network(task: Task) -> Callable[[Tensor], Tensor]:

@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedcord.algorithms.kit.descent import linear_start
+from fedcord.core.task import tensors_of
 from fedcord.core.tensors import Tensors
 
 KINDS = ("weights", "linear", "mlp")
@@ -55,7 +56,7 @@ class ScoreAggregator(nn.Module):
 
     def tensors(self) -> dict[str, Tensor]:
         """Copies of the weights."""
-        return {name: tensor.detach().clone() for name, tensor in self.state_dict().items()}
+        return tensors_of(self)
 
     def holding(self, tensors: Tensors) -> ScoreAggregator:
         """Itself, with these weights."""

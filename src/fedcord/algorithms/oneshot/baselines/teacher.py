@@ -19,14 +19,17 @@ class Teacher:
     def __init__(self, models: Mapping[ClientId, Tensors], env: Env) -> None:
         self._task = env.task
         self._models = {
-            client: {name: _laid_out(tensor) for name, tensor in model.items()}
+            client: {n: _laid_out(t).to(env.task.device) for n, t in model.items()}
             for client, model in models.items()
         }
         one = env.task.scratch_network(next(iter(models)))
         self._stacked: dict[str, Tensor] | None = None
         if len(env.task.networks) == 1 and is_linear_only(one):
-            names = next(iter(models.values()))
-            self._stacked = {n: torch.stack([m[n] for m in models.values()]) for n in names}
+            stacked = {
+                name: torch.stack([model[name] for model in models.values()])
+                for name in next(iter(models.values()))
+            }
+            self._stacked = {name: tensor.to(env.task.device) for name, tensor in stacked.items()}
 
     @property
     def num_members(self) -> int:
@@ -55,8 +58,8 @@ class Teacher:
             def one(tensors: dict[str, Tensor]) -> Tensor:
                 return _called(network, tensors, inputs)
 
-            return torch.func.vmap(one)(self._stacked), torch.zeros(())
-        scores, gaps = [], [torch.zeros(())]
+            return torch.func.vmap(one)(self._stacked), inputs.new_zeros(())
+        scores, gaps = [], [inputs.new_zeros(())]
         for client, tensors in self._models.items():
             network = self._task.scratch_network(client).eval()
             layers = [m for m in network.modules() if isinstance(m, nn.BatchNorm2d) and measure]

@@ -46,7 +46,7 @@ class FeatureEnsemble:
 
     def scores(self, result: Tensors, env: Env) -> Scores:
         """Cosine to each prototype times its length, [B, C]."""
-        weights, prototypes = result[WEIGHTS].tolist(), result[PROTOTYPES]
+        weights, prototypes = result[WEIGHTS].tolist(), result[PROTOTYPES].to(env.task.device)
         members = member_outputs(result, env, features_of, self.batch_norm)
 
         def scores(inputs: Tensor) -> Tensor:

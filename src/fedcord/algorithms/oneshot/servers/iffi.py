@@ -46,7 +46,8 @@ class IFFI:
 
     def scores(self, result: Tensors, env: Env) -> Scores:
         """Cosine to each prototype times its length, [B, C]."""
-        weights, noise, prototypes = result[WEIGHTS].tolist(), result[NOISE], result[PROTOTYPES]
+        weights = result[WEIGHTS].tolist()
+        noise, prototypes = (result[name].to(env.task.device) for name in (NOISE, PROTOTYPES))
         members = member_outputs(result, env, features_of, self.ensemble.batch_norm)
 
         def scores(inputs: Tensor) -> Tensor:

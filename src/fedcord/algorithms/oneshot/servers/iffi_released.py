@@ -36,7 +36,8 @@ class IFFIReleased:
 
     def scores(self, result: Tensors, env: Env) -> Scores:
         """Cosine to each prototype times its length, [B, C]."""
-        noise, prototypes, size = result[NOISE], result[PROTOTYPES], num_members(result)
+        noise, prototypes = (result[name].to(env.task.device) for name in (NOISE, PROTOTYPES))
+        size = num_members(result)
         members = member_outputs(result, env, features_of, self.iffi.ensemble.batch_norm)
 
         def scores(inputs: Tensor) -> Tensor:

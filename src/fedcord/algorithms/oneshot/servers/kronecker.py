@@ -85,11 +85,11 @@ def kronecker_factors(
                 gradients = torch.autograd.grad(loss, outputs) if outputs else ()
             for (name, layer), gradient in zip(layers.items(), gradients, strict=True):
                 a, g = _rows(layer, seen[name][0], gradient)
-                sums[f"{name}.inputs"] += (a.T @ a).double() * (len(labels) / max(len(a), 1))
-                sums[f"{name}.outputs"] += (g.T @ g).double()
+                sums[f"{name}.inputs"] += (a.T @ a).cpu().double() * (len(labels) / max(len(a), 1))
+                sums[f"{name}.outputs"] += (g.T @ g).cpu().double()
             error = scores.detach().softmax(1) - F.one_hot(labels, len(prototypes))
-            sums[f"{PROTOTYPES}.inputs"] += (z.detach().T @ z.detach()).double()
-            sums[f"{PROTOTYPES}.outputs"] += (error.T @ error).double()
+            sums[f"{PROTOTYPES}.inputs"] += (z.detach().T @ z.detach()).cpu().double()
+            sums[f"{PROTOTYPES}.outputs"] += (error.T @ error).cpu().double()
             seen.clear()
     finally:
         for hook in hooks:

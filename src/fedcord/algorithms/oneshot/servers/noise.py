@@ -35,7 +35,7 @@ def noise_directions(result: Tensors, env: Env, samples: int, batch_norm: str) -
     noise = torch.randn(shape, generator=env.generator("iffi-noise")).to(env.task.device)
     members = member_outputs(result, env, features_of, batch_norm)
     rows = {place: F.normalize(features, dim=1).mean(0) for place, features in members(noise)}
-    return torch.stack([rows[place] for place in sorted(rows)])
+    return torch.stack([rows[place] for place in sorted(rows)]).cpu()
 
 
 def informativeness(features: Tensor, direction: Tensor) -> Tensor:

@@ -52,5 +52,6 @@ class ParamAvg:
 
 def fused_scores(result: Tensors, env: Env) -> Scores:
     """Scores z Pᵀ [B, C] of the model in `fused.*`, z the normalised features."""
-    network, prototypes = held_encoder(env.task, select(result, MODEL)), result[PROTOTYPES]
+    network = held_encoder(env.task, select(result, MODEL))
+    prototypes = result[PROTOTYPES].to(env.task.device)
     return lambda inputs: F.normalize(network.features(inputs), dim=1) @ prototypes.T

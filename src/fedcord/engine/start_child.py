@@ -1,8 +1,8 @@
-"""The process of a worker, run as a file: it finds its parent first and imports PyTorch second.
+"""The process of a child, run as a file: it finds its parent first and imports PyTorch second.
 
-It reads one line of JSON from standard input: its socket, the file of data and the parent's import
-path. From then on it ends as soon as the parent does, whatever it is doing, so that a killed run
-leaves no processes behind. Only the standard library is imported here.
+It reads one line of JSON from standard input: its socket, the parent's import path, and the module
+whose `serve` does the work. From then on it ends as soon as the parent does, whatever it is doing,
+so that a killed run leaves no processes behind. Only the standard library is imported here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ def main() -> None:
     watch = threading.Thread(target=_end_with_parent, args=[start["descriptor"]], daemon=True)
     watch.start()
     sys.path[:] = start["path"]
-    worker = importlib.import_module("fedcord.engine.transports.worker")
-    worker.serve(start["descriptor"], start["data"])
+    importlib.import_module(start["module"]).serve(start["descriptor"], **start["more"])
 
 
 def _end_with_parent(descriptor: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from fedcord.experiment.records import client_names
 from fedcord.store.checkpoint import Checkpoint, load_final
 from fedcord.store.checksums import PARTITION, PROVENANCE, RESULT
 from fedcord.store.run_folder import RunFolder
-from fedcord.trained.model import Moment, TrainedModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,6 @@ class FinishedRun:
     Attributes:
         path: of the folder.
         config: the settings.
-        facts: of the task.
         partition: the content of `partition.json`.
         provenance: the content of `provenance.json`.
         metrics: one line per round.
@@ -42,7 +41,6 @@ class FinishedRun:
 
     path: Path
     config: RunConfig
-    facts: DataFacts
     partition: Mapping[str, Any]
     provenance: Mapping[str, Any]
     metrics: Sequence[Mapping[str, Any]]
@@ -60,17 +58,14 @@ class FinishedRun:
         """Whether clients were sites, which keep their own parts of the model themselves."""
         return MEMBERS in self.partition
 
-    def model(self, client: ClientId | None = None) -> TrainedModel:
-        """The model that all share, or a client's."""
-        rounds = self.checkpoint.state.round
-        return TrainedModel(
-            self.config,
-            self.facts,
-            self.checkpoint.state.model,
-            {} if client is None else self._memory(client),
-            Moment.after(rounds, self.config.seed, client),
-            self.data_dirs,
-        )
+    @cached_property
+    def facts(self) -> DataFacts:
+        """Of the task, as recorded; in older folders, made again from the data set it names."""
+        return _facts(self.path, self.config, self.partition, self.provenance, self.data_dirs)
+
+    def memory(self, client: ClientId | None) -> Tensors:
+        """What a client alone has of the model; nothing for the one that all share."""
+        return {} if client is None else self.checkpoint.memories.get(client, {})
 
     def check_client(self, client: ClientId | None) -> None:
         """Refuse a model that does not exist."""
@@ -94,9 +89,6 @@ class FinishedRun:
             f"{who} has no model in this run, because it did not take part; these have: {has}."
         )
 
-    def _memory(self, client: ClientId) -> Tensors:
-        return self.checkpoint.memories.get(client, {})
-
 
 def read_finished(run: Path, data_dirs: Sequence[Path] | None = None) -> FinishedRun:
     """What the folder of a finished run holds.
@@ -114,18 +106,32 @@ def read_finished(run: Path, data_dirs: Sequence[Path] | None = None) -> Finishe
     config = load_config(folder.read_config())
     partition, origin = folder.read_json(PARTITION), folder.read_json(PROVENANCE)
     result = folder.read_json(RESULT)
-    saved = load_final(run, config.hash)
-    if saved is None:
-        raise CheckpointError(f"'{run}' has no checkpoint; run it again.")
-    # sites keep what is part of the hash and of no checkpoint
-    if is_verified and MEMBERS not in partition and saved.hash != result.get("state_hash"):
-        raise CheckpointError(
-            f"the newest checkpoint in '{run}' is not the state that its result is of; restore the "
-            "folder from a copy, or delete it and run again."
-        )
-    facts = _facts(run, config, partition, origin, data_dirs)
+    saved = final_checkpoint(folder, config, result, is_verified and MEMBERS not in partition)
     metrics = folder.read_metrics()
-    return FinishedRun(run, config, facts, partition, origin, metrics, result, saved, data_dirs)
+    return FinishedRun(run, config, partition, origin, metrics, result, saved, data_dirs)
+
+
+def final_checkpoint(
+    folder: RunFolder, config: RunConfig, result: Mapping[str, Any], is_whole: bool
+) -> Checkpoint:
+    """What a run ended with.
+
+    Args:
+        folder: of the run.
+        config: its settings.
+        result: what came out.
+        is_whole: whether the folder holds all that the result's hash is of; sites keep their own
+            parts, and older versions wrote no checksums.
+    """
+    saved = load_final(folder.path, config.hash)
+    if saved is None:
+        raise CheckpointError(f"'{folder.path}' has no checkpoint; run it again.")
+    if is_whole and saved.hash != result.get("state_hash"):
+        raise CheckpointError(
+            f"the newest checkpoint in '{folder.path}' is not the state that its result is of; "
+            "restore the folder from a copy, or delete it and run again."
+        )
+    return saved
 
 
 def _facts(

@@ -1,0 +1,214 @@
+"""The runs of a study side by side: several processes, one thread each.
+
+Runs share nothing but the data they read and the folder of `--reuse`, in which files appear whole
+or not at all. So their order and number at a time change no bit. A process does one run after
+another; one that is killed fails its run only, and another takes its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from fedcord.core.device import CPU
+from fedcord.core.errors import ConfigError, shown
+from fedcord.data.dataset import Dataset
+from fedcord.engine.blueprint import is_importable
+from fedcord.engine.child import CAN_START, Child, available_cores, end_children, start_child
+from fedcord.experiment.config import MAX_WORKERS, RunConfig
+from fedcord.experiment.job import ended, error_from, message
+from fedcord.experiment.job_data import HandedOver, handed_over
+from fedcord.experiment.job_order import JobOrder
+from fedcord.experiment.news import RunNews, StudyNews
+from fedcord.experiment.run import Place
+
+JOB = "fedcord.experiment.job"
+SECONDS_BETWEEN_GUESSES = 1.0
+"""How often the time left is told."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study and its folder."""
+
+    label: str
+    config: RunConfig
+    out: Path
+
+    @property
+    def can_run_elsewhere(self) -> bool:
+        """Whether another process can import the algorithm."""
+        cls = type(self.config.method)
+        return is_importable(cls.__module__, cls.__qualname__)
+
+
+def job_count(asked: Any, configs: Sequence[RunConfig], engine: str) -> int:
+    """How many runs at a time.
+
+    Args:
+        asked: a whole number, or None for what suits: a core for each thread, unless the engine
+            `processes` or another device than the CPU is there for one run as a whole.
+        configs: of the runs.
+        engine: of the runs.
+    """
+    if asked is None:
+        threads = max((config.threads for config in configs), default=1)
+        alone = engine == "processes" or not CAN_START
+        alone |= any(config.device != CPU for config in configs)  # whose memory is for one
+        return 1 if alone else max(1, available_cores() // threads)
+    if not isinstance(asked, int) or isinstance(asked, bool) or not 1 <= asked <= MAX_WORKERS:
+        raise ConfigError(
+            f"jobs = {shown(asked)}: must be a whole number from 1 to {MAX_WORKERS}, how many runs "
+            "at a time."
+        )
+    if asked > 1 and engine == "processes":
+        raise ConfigError(
+            f"jobs = {asked} with engine 'processes': its workers use all cores for one run; leave "
+            "one of the two out. For many small runs jobs are faster, for few long ones workers."
+        )
+    if asked > 1 and not CAN_START:
+        raise ConfigError(f"jobs = {asked}: needs Linux or macOS; give 1.")
+    return asked
+
+
+def reason(failure: Mapping[str, Any]) -> str:
+    """Why a run has no result, in one line."""
+    return f"{failure.get('error')}: {failure.get('message')}"
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    place: Place,
+    count: int,
+    order: JobOrder,
+    news: StudyNews,
+    dataset: Dataset | None = None,
+) -> Iterator[tuple[Job, Mapping[str, Any] | None]]:
+    """Do runs in `count` processes at a time, and yield each as it ends, with its failure if any.
+
+    Whoever stops listening ends those that are under way; they can be gone on with.
+
+    Args:
+        jobs: runs that other processes can do.
+        place: how; each job has its own folder.
+        count: how many at a time.
+        order: which first.
+        news: for someone who watches.
+        dataset: the user's own data instead of the configured name.
+
+    Raises:
+        CheckpointError: a run found something in a folder that ends the study.
+        OSError: likewise with the disk.
+    """
+    with handed_over(dataset) as data:
+        pool = _Pool(place, news, data)
+        try:
+            yield from pool.run(list(jobs), min(count, len(jobs)), order)
+        finally:
+            end_children(pool.children)
+
+
+@dataclass
+class _Running:
+    """A run under way."""
+
+    job: Job
+    watch: RunNews
+    since: float
+
+
+class _Pool:
+    """Processes and what they are doing."""
+
+    def __init__(self, place: Place, news: StudyNews, data: HandedOver | None) -> None:
+        self._place = place
+        self._news = news
+        self._data = data
+        self._busy: dict[Connection, _Running] = {}
+        self.children: list[Child] = []
+
+    def run(
+        self, waiting: list[Job], count: int, order: JobOrder
+    ) -> Iterator[tuple[Job, Mapping[str, Any] | None]]:
+        guessed = -SECONDS_BETWEEN_GUESSES
+        for _ in range(count):
+            self._start()
+        while waiting or self._busy:
+            for child in self.children:
+                if waiting and child.connection not in self._busy:
+                    job = max(waiting, key=lambda job: order.expected(job.label))
+                    waiting.remove(job)
+                    self._give(child, job)
+            ready = wait(list(self._busy), SECONDS_BETWEEN_GUESSES)
+            for connection in ready:
+                assert isinstance(connection, Connection)
+                end = self._heard(connection)
+                if end is None:
+                    continue
+                if end["ends_all"] is not None:
+                    raise error_from(end["ends_all"])
+                running, failure = self._busy.pop(connection), end["failure"]
+                job = running.job
+                if failure is None:
+                    order.measured(job.label, time.monotonic() - running.since)
+                self._news.ends(job.label, job.config, failure and reason(failure))
+                yield job, failure
+            self._replace_ended(len(waiting) + len(self._busy))
+            if order.is_measured and time.monotonic() - guessed >= SECONDS_BETWEEN_GUESSES:
+                guessed = time.monotonic()
+                under_way = [(r.job.label, guessed - r.since) for r in self._busy.values()]
+                left = order.seconds_left([job.label for job in waiting], under_way, count)
+                self._news.seconds_left(left)
+
+    def _start(self) -> None:
+        more, files = {}, list[int]()
+        if self._data is not None:
+            more, files = {"data": self._data.file}, [self._data.file]
+        self.children.append(start_child(JOB, more, files))
+
+    def _give(self, child: Child, job: Job) -> None:
+        """Have a process do a run."""
+        watch = self._news.begins(job.label, job.config)
+        self._busy[child.connection] = _Running(job, watch, time.monotonic())
+        data = None if self._data is None else self._data.plain
+        there = replace(self._place, out=job.out)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # as we shall hear
+            child.connection.send_bytes(message(job.config, there, data))
+
+    def _heard(self, connection: Connection) -> dict[str, Any] | None:
+        """Pass on what a process says; what it says last of a run, or that it said nothing."""
+        try:
+            said: dict[str, Any] = json.loads(connection.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            return ended({"error": "Killed", "message": self._why(connection)})
+        if said["what"] == "ended":
+            return said
+        getattr(self._busy[connection].watch, said["what"])(*said["values"])
+        return None
+
+    def _why(self, connection: Connection) -> str:
+        """Why a process has ended without a word."""
+        child = next(c for c in self.children if c.connection is connection)
+        code = child.process.wait()
+        if code >= 0:
+            return f"its process ended with code {code} (its own message is above)"
+        name = signal.Signals(-code).name
+        perhaps = ", perhaps because memory ran out" if name == "SIGKILL" else ""
+        return f"its process was ended by {name}{perhaps}; --resume goes on with it"
+
+    def _replace_ended(self, wanted: int) -> None:
+        """Start processes for those that are gone, as long as there is work for them."""
+        gone = [child for child in self.children if child.process.poll() is not None]
+        gone = [child for child in gone if child.connection not in self._busy]
+        for child in gone:
+            self.children.remove(child)
+            child.connection.close()
+            if len(self.children) < wanted:
+                self._start()
