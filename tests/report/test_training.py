@@ -99,7 +99,8 @@ def test_a_rival_that_did_not_train_is_marked_in_the_verdict(
     assert board.rows[1].untrained == (0, 1, 2, 3, 4)
     assert verdict(board) == (
         "afl is ahead of fedavg (did not train) by 28.6 points [27.0, 30.2], p < 0.001, 5 seeds. "
-        "What fedavg could reach is not known: see the notes on training."
+        "What fedavg could reach is not known: see the notes on training. "
+        "Parameters were not tuned."
     )
     assert board.notes[0].startswith(
         "fedavg, 5 seeds: did not train: training loss exploded (3.7e+10 in round 1, guessing 1.1)"
