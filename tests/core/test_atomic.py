@@ -33,7 +33,7 @@ def test_what_is_written_bit_by_bit_appears_when_it_is_whole(tmp_path: Path) -> 
         file.write(b"two")
     assert target.read_text() == "one,two"
     with pytest.raises(TypeError, match="bytes-like"), writing_output(target) as file:
-        file.write("three")  # type: ignore[arg-type]
+        file.write("three")  # type: ignore[call-overload]
     assert target.read_text() == "one,two"
     assert [path.name for path in target.parent.iterdir()] == ["x.csv"]
     with (
