@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from fedcord.cli.flags import path
+from fedcord.cli.flags import add_output_flags, path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,11 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-dir", action="append", type=path, metavar="DIR", help="folder with weights"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    add_output_flags(parser)
 
 
 def execute(arguments: argparse.Namespace) -> None:
     """Write the model, and say what was written."""
+    from fedcord.cli.progress import RunBars
     from fedcord.experiment.client_of_run import client_of_run
     from fedcord.experiment.finished_run import read_finished
     from fedcord.report.numbers import byte_size
@@ -37,7 +38,9 @@ def execute(arguments: argparse.Namespace) -> None:
     run = read_finished(arguments.run, arguments.data_dir)
     given = arguments.client
     client = None if given is None else client_of_run(run.partition, given)
-    files = export_model(run, model_of(run, client), arguments.folder, arguments.onnx)
+    with RunBars(arguments.json or arguments.quiet) as bars:
+        bars.steps("export")
+        files = export_model(run, model_of(run, client), arguments.folder, arguments.onnx)
     if arguments.json:
         found = {"run_dir": str(arguments.run), "client": client, "files": list(map(str, files))}
         sys.stdout.write(json.dumps(found) + "\n")

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import sys
 
-from fedcord.cli.flags import path
+from fedcord.cli.flags import add_output_flags, path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,16 +31,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=path, metavar="DIR", help="folder of the new run (default: beside RUN)"
     )
     parser.add_argument("--data-dir", action="append", type=path, metavar="DIR", help="data folder")
-    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    add_output_flags(parser)
 
 
 def execute(arguments: argparse.Namespace) -> None:
     """Join, prove, show."""
+    from fedcord.cli.progress import RunBars
     from fedcord.core.names import clients_listed
     from fedcord.trained.join import join_clients
 
     given = arguments.data, arguments.name, arguments.data_dir, arguments.out
-    done = join_clients(arguments.run, *given)
+    with RunBars(arguments.json or arguments.quiet) as bars:
+        bars.steps("join")
+        done = join_clients(arguments.run, *given)
     if arguments.json:
         sys.stdout.write(json.dumps(dataclasses.asdict(done)) + "\n")
         return
