@@ -176,7 +176,10 @@ def _change(files: list[Path], client: int, **columns: Any) -> None:
         ({"age": "2024-01-05"}, r"column 'age' of client 'South' \(1\) holds dates"),
         ({"age": "old"}, r"column 'age' holds words at client 'South' \(1\) and numbers at"),
         ({"sick": "1"}, r"client 'South' \(1\) has the classes 1, of which no other site has any"),
-        ({"sick": None, "sad": "no"}, "unknown column of .* for target 'sick'"),
+        (
+            {"sick": None, "sad": "no"},
+            r"client 'South' \(1\): unknown column of .* for target 'sick'",
+        ),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_by_name(
