@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.optim import optimizer
+from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -36,7 +36,7 @@ class TensorThere(Tensor):
 
     @staticmethod
     def __new__(cls, held: Tensor) -> TensorThere:
-        return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined,no-any-return]
+        return torch.Tensor._make_wrapper_subclass(
             cls,
             held.size(),
             strides=held.stride(),
@@ -68,7 +68,7 @@ class TensorThere(Tensor):
         return f"TensorThere({self.held})"
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls,
         func: Any,
         types: Any,
@@ -81,10 +81,11 @@ class TensorThere(Tensor):
 @contextlib.contextmanager
 def fake_device() -> Iterator[torch.device]:
     """A device that tensors can be made on as long as this is entered."""
-    supported = optimizer._get_fused_kernels_supported_devices
-    with pytest.MonkeyPatch.context() as patch, FakeDevice():
-        with_this = [*supported(), THERE.type]
-        patch.setattr(optimizer, "_get_fused_kernels_supported_devices", lambda: with_this)
+    with pytest.MonkeyPatch.context() as patch, FakeDevice():  # type: ignore[no-untyped-call]
+        with_this = [*_foreach_utils._get_fused_kernels_supported_devices(), THERE.type]
+        patch.setattr(
+            "torch.optim.optimizer._get_fused_kernels_supported_devices", lambda: with_this
+        )
         yield THERE
 
 
@@ -104,7 +105,7 @@ class FakeDevice(TorchDispatchMode):
 def dispatch(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Do an operation where its tensors are."""
     if func._can_decompose():  # in inference mode nothing has taken it apart
-        with FakeDevice():
+        with FakeDevice():  # type: ignore[no-untyped-call]
             return func.decompose(*args, **kwargs)
     name = func._schema.name.removeprefix("aten::")
     tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]

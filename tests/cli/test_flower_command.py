@@ -60,6 +60,8 @@ def test_without_the_extra_a_command_says_what_to_install(
         (["run", "fedavg", "--keys", "none"], "has no coordinator/ca.crt"),
         (["run", "fedavg", "--model", "resnet99"], "resnet99"),
         (["run", "none.toml"], "'none.toml' does not exist"),
+        (["run", "fedavg", "--metric", "acuracy"], "unknown metric 'acuracy'; did you mean"),
+        (["app", "fedavg", "app", "--metric", "acuracy"], "unknown metric 'acuracy'"),
         (["keys", "k", "--sites", "a/b"], "site 'a/b'"),
     ],
 )
@@ -81,6 +83,20 @@ def test_an_app_is_written_once_with_its_settings(tmp_path: Path) -> None:
     assert app["config"]["quorum"] == 0.6
     again = fedcord(*words, cwd=tmp_path)
     assert (again.returncode, "choose a new folder" in again.stderr) == (2, True)
+
+
+def test_an_app_has_the_metric_of_its_study_or_of_the_flag(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text('algorithms = ["afl"]\nmetric = "macro_f1"\n')
+    for folder, words, metric in [
+        ("a", ["one.toml"], "macro_f1"),
+        ("b", ["one.toml", "--metric", "auroc"], "auroc"),
+        ("c", ["afl", "--metric", "auroc"], "auroc"),
+        ("d", ["afl"], "accuracy"),
+    ]:
+        done = fedcord("flower", "app", words[0], folder, *words[1:], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        project = tomllib.loads((tmp_path / folder / "pyproject.toml").read_text())
+        assert project["tool"]["flwr"]["app"]["config"]["metric"] == metric
 
 
 def test_an_app_is_one_run_of_a_study(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def test_a_row_for_every_example_with_class_and_scores(tmp_path: Path, kind: str
     assert [row["id"] for row in rows] == list(map(str, range(300)))  # more than one batch
     assert [row["class"] for row in rows] == model.predict(data.test.inputs).tolist()
     scores = [[float(row["calm"]), float(row["wild"])] for row in rows]
-    np.testing.assert_array_equal(np.float32(scores), model.scores(data.test.inputs))
+    np.testing.assert_array_equal(np.array(scores, np.float32), model.scores(data.test.inputs))
 
 
 @pytest.mark.parametrize("labels", ["numbers", "names"])
@@ -66,7 +67,7 @@ def test_a_client_is_chosen_by_number_or_name(tmp_path: Path) -> None:
     data, file = own_data(VECTOR), tmp_path / "all.npz"
     site = np.array(["North", "South"])[np.arange(len(data.train)) % 2]
     np.savez(file, x=data.train.inputs, y=data.train.labels, site=site)
-    settings = {"partition": "natural:site", "clients": 0, "rounds": 1}
+    settings: dict[str, Any] = {"partition": "natural:site", "clients": 0, "rounds": 1}
     finished(tmp_path / "run", "fedproto", name=f"npz:{file}", **settings)
     given = _save(tmp_path, x=data.test.inputs)
     written = {}

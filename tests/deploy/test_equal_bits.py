@@ -34,7 +34,8 @@ def test_four_nodes_give_the_bits_of_the_sequential_engine(
 ) -> None:
     what = config(algorithm)
     expected = run(what, Place(tmp_path / "sequential"))
-    found = four_nodes.run(what, Place(tmp_path / "deployed"), Progress())
+    found = four_nodes.run(what, Place(tmp_path / "deployed", metric="macro_f1"), Progress())
+    assert found["metric"] == "macro_f1"
     assert {name: found[name] for name in SAME} == {name: expected[name] for name in SAME}
     assert found["engine"] == "flower"
     assert found["traffic"]["training"]["framed_up"] > found["bytes_up"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -204,7 +205,7 @@ def test_data_without_a_name_arrives_as_it_was(monkeypatch: pytest.MonkeyPatch) 
     dataset = _with_everything()
     dataset.train.inputs.flags.writeable = False
     for room in (2**40, 0):  # in shared memory, and where that is too small
-        monkeypatch.setattr(shared_block.shutil, "disk_usage", lambda path, r=room: _Usage(r))
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, r=room: _Usage(r))
         with handed_over(dataset) as data:
             assert data is not None
             again = dataset_from(data.file, json.loads(json.dumps(data.plain)))
@@ -214,8 +215,7 @@ def test_data_without_a_name_arrives_as_it_was(monkeypatch: pytest.MonkeyPatch) 
                 assert own.inputs.shape == other.inputs.shape
                 assert own.groups["domain"].tolist() == other.groups["domain"].tolist()
                 assert own.files == other.files
-            hollow = {"train": dataset.train, "test": dataset.test}
-            assert replace(again, **hollow) == dataset
+            assert replace(again, train=dataset.train, test=dataset.test) == dataset
     odd = replace(dataset, notes=(object(),))  # type: ignore[arg-type]
     assert can_be_handed_over(dataset)
     assert not can_be_handed_over(odd)
@@ -240,7 +240,7 @@ def test_what_others_cannot_import_runs_here(
         raise AssertionError("no process is needed")
 
     monkeypatch.setattr(jobs, "start_child", none_started)
-    settings = {"rounds": 1, "clients": 3, "partition": "iid", "model": ["mlp:2"]}
+    settings: dict[str, Any] = {"rounds": 1, "clients": 3, "partition": "iid", "model": ["mlp:2"]}
     found = compare([Mine()], seeds=2, dataset=small_data(), out=tmp_path / "s", jobs=2, **settings)
     assert found.failed == ()
     both = make_study(["fedavg"], COMMON, 1, variants={"own": {"algorithm": Mine()}})
@@ -260,7 +260,7 @@ def _noting(notes: list[str]) -> StudyNews:
 
 def test_shared_memory_without_room_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert child.available_cores() >= 1
-    monkeypatch.setattr(shared_block.shutil, "disk_usage", lambda path: _Usage(10))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: _Usage(10))
     with shared_block.nameless_file({}) as file:
         assert not os.readlink(f"/proc/self/fd/{file.fileno()}").startswith("/dev/shm")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
-from flwr.supercore.task_identity import TaskIdentity
 
 from fedcord.core.errors import CheckpointError, ProtocolError
 from fedcord.engine.requests import (
@@ -17,21 +16,12 @@ from fedcord.engine.requests import (
     unpack_call,
 )
 from fedcord.engine.transport import Delivery
-from fedcord.flower import messages, transport
+from fedcord.flower import messages
 from fedcord.flower.messages import BYTES, TERMS, WORDS, from_records, to_records
 from fedcord.flower.transport import FlowerTransport
 from tests.flower.grid import Answer, FakeGrid
 
 REQUEST = Request("evaluate", step=3, run="r")
-
-
-@pytest.fixture(autouse=True)
-def _in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_run_id", "_task_id", "_node_id"):
-        monkeypatch.setattr(TaskIdentity, name, 1)
-    monkeypatch.setattr(transport, "SHORTEST_PAUSE", 0.0)
-    monkeypatch.setattr(transport, "LONGEST_PAUSE", 0.0)
-    monkeypatch.setattr(transport, "ROLL_SECONDS", 0.0)
 
 
 def _echo(message: Message) -> RecordDict:

@@ -205,12 +205,13 @@ def test_who_comes_late_must_fit_what_was_agreed(tmp_path: Path) -> None:
 
     late(height=3)  # more columns do no harm
     late(ward="unheard of")
-    for columns, why in [
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"age": None}, "it lacks the columns age"),
         ({"age": "old"}, "column 'age' holds words there, and numbers in the study"),
         ({"sick": "maybe"}, "class 'maybe' is not among the classes of the study"),
         ({"lab": "2024-01-05"}, "column 'lab' holds dates there"),
-    ]:
+    ]
+    for columns, why in refused:
         with pytest.raises(DataError, match=rf"client 'West' \(2\) does not fit the study: {why}"):
             late(**columns)
     vectors = read_site(load_site(own_table(tmp_path, 2)), of_sites())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,12 @@ def _three_of_four(place: Path) -> str:
     test = {"x_test": data.test.inputs, "y_test": data.test.labels}
     test["site_test"] = np.zeros(len(data.test), np.int64)
     np.savez(place / "three.npz", **train, **test)  # type: ignore[arg-type]
-    settings = {"partition": "natural:site", "clients": 0, "validation": 0.0, "test": 0.0}
+    settings: dict[str, Any] = {
+        "partition": "natural:site",
+        "clients": 0,
+        "validation": 0.0,
+        "test": 0.0,
+    }
     finished(place / "seed-0", "afl", name=f"npz:{place / 'three.npz'}?scale=none", **settings)
     return _save(place, "late.npz", np.flatnonzero(site == 3))
 
@@ -50,7 +56,12 @@ def test_a_late_client_is_in_as_if_from_the_start(tmp_path: Path) -> None:
     everybody["site_train"] = np.arange(len(data.train)) % 4
     everybody["site_test"] = np.zeros(len(data.test), np.int64)
     np.savez(tmp_path / "four.npz", **everybody)  # type: ignore[arg-type]
-    settings = {"partition": "natural:site", "clients": 0, "validation": 0.0, "test": 0.0}
+    settings: dict[str, Any] = {
+        "partition": "natural:site",
+        "clients": 0,
+        "validation": 0.0,
+        "test": 0.0,
+    }
     name = f"npz:{tmp_path / 'four.npz'}?scale=none"
     whole = finished(tmp_path / "whole", "afl", name=name, **settings)
     assert done["accuracy_after"] == whole["accuracy"]
@@ -97,14 +108,14 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("command", ["join", "forget", "resume"])
+@pytest.mark.parametrize("command", ["join", "forget", "predict"])
 def test_a_joined_run_is_the_end(tmp_path: Path, command: str) -> None:
     late = _three_of_four(tmp_path)
     result_of("join", "seed-0", "--data", late, "--name", "late", "--out", "j", cwd=tmp_path)
     words, said = {
         "join": (["join", "j", "--data", late, "--name", "x"], "was itself made by forget or join"),
         "forget": (["forget", "j", "--client", "0"], "forget in the run it was made of"),
-        "resume": (
+        "predict": (
             ["predict", "j", "--data", late, "--client", "9"],
             "client 9 does not exist; this run has clients 0 to 3",
         ),

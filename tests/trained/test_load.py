@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_one_example_is_answered_as_among_others(tmp_path: Path) -> None:
 def test_a_clients_own_model_answers_as_the_run_has_tested_it(
     tmp_path: Path, algorithm: str
 ) -> None:
-    settings = {"partition": "dirichlet:0.5", "test": 0.3}
+    settings: dict[str, Any] = {"partition": "dirichlet:0.5", "test": 0.3}
     if algorithm == "fedproto":
         settings["rounds"] = 2
     result = finished(tmp_path / "run", algorithm, **settings)

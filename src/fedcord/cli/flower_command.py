@@ -21,6 +21,7 @@ from fedcord.cli.flags import (
 )
 from fedcord.core.errors import ConfigError, shown
 from fedcord.core.toml import parse_value
+from fedcord.metrics.registry import DEFAULT, find_metric
 
 if TYPE_CHECKING:
     from fedcord.data.facts import Stated
@@ -79,6 +80,8 @@ def execute(arguments: argparse.Namespace) -> int | None:
         require_simulation()
     else:
         require_flower()
+    if arguments.metric is not None:
+        find_metric(arguments.metric)  # before anything is started or written
     if arguments.algorithm.endswith(".toml"):
         return _study(arguments)
     find_own_modules([arguments.algorithm])
@@ -87,7 +90,7 @@ def execute(arguments: argparse.Namespace) -> int | None:
     settings = {**settings_from(arguments), "algorithm": arguments.algorithm}
     config = load_config(settings, arguments.assignments)
     if arguments.subcommand == "app":
-        _write_app(config, arguments)
+        _write_app(config, arguments, arguments.metric)
     else:
         _run(config, arguments)
     return None
@@ -99,7 +102,10 @@ def _study(arguments: argparse.Namespace) -> int | None:
 
     file = Path(arguments.algorithm)
     find_own_modules(named_in(file))  # who runs a study runs what it names
-    study = load_study(file, settings_from(arguments), arguments.assignments)
+    settings = settings_from(arguments)
+    if arguments.metric is not None:
+        settings["metric"] = arguments.metric
+    study = load_study(file, settings, arguments.assignments)
     runs = study.runs()
     if arguments.subcommand != "app":
         return _run_study(study, arguments)
@@ -107,12 +113,15 @@ def _study(arguments: argparse.Namespace) -> int | None:
         raise ConfigError(
             f"'{file}' has {len(runs)} runs, but an app is one run; name one algorithm and seed."
         )
-    _write_app(runs[0][1], arguments, study.stated)
+    _write_app(runs[0][1], arguments, study.metric, study.stated)
     return None
 
 
 def _write_app(
-    config: RunConfig, arguments: argparse.Namespace, stated: Stated | None = None
+    config: RunConfig,
+    arguments: argparse.Namespace,
+    metric: str | None,
+    stated: Stated | None = None,
 ) -> None:
     from fedcord.flower.app_folder import AppConfig, write_app
 
@@ -128,6 +137,7 @@ def _write_app(
         out="" if arguments.out is None else str(arguments.out),
         resume=arguments.resume or arguments.retry_failed,
         retry_failed=arguments.retry_failed,
+        metric=DEFAULT if metric is None else metric,
     )
     write_app(folder, told)
     if not arguments.quiet:
@@ -249,7 +259,7 @@ def _run(config: RunConfig, arguments: argparse.Namespace) -> None:
         rehearsal(out, config.clients, simulated, Path.cwd(), keys) as local,
     ):
         result = local.run(config, place, bars.watch(config.algorithm, config.seed))
-    show_result(result, bars, arguments.json, was_finished)
+    show_result(result, bars, arguments.json, was_finished, arguments.metric)
 
 
 def _run_study(study: Study, arguments: argparse.Namespace) -> int:

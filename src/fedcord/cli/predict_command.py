@@ -59,7 +59,8 @@ def predict_and_tell(
     with RunBars(arguments.json or arguments.quiet) as bars:
         done = write_predictions(model, arguments.data, arguments.out, bars.steps("predict"))
     if arguments.json:
-        found = {"examples": done.examples, **whose, "client": model.moment.client}
+        found: dict[str, object] = {"examples": done.examples, **whose}
+        found |= {"client": model.moment.client}
         found |= {"accuracy": done.accuracy, "out": str(arguments.out), "notes": list(done.notes)}
         sys.stdout.write(json.dumps(found) + "\n")
         return

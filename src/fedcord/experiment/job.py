@@ -49,8 +49,8 @@ def message(config: RunConfig, place: Place, dataset: Mapping[str, Any] | None) 
         "reuse": None if place.reuse is None else str(place.reuse),
         "patience": asdict(place.patience),
     }
-    job = {"config": config.plain(), "hash": config.hash, "place": where, "dataset": dataset}
-    job["config"]["device"] = config.device  # with the number of its card
+    settings = {**config.plain(), "device": config.device}  # with the number of its card
+    job = {"config": settings, "hash": config.hash, "place": where, "dataset": dataset}
     return json.dumps({**job, "command": sys.argv}).encode()
 
 

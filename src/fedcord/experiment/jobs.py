@@ -158,7 +158,8 @@ class _Pool:
                 job = running.job
                 if failure is None:
                     order.measured(job.label, time.monotonic() - running.since)
-                self._news.ends(job.label, job.config, failure and reason(failure))
+                why = None if failure is None else reason(failure)
+                self._news.ends(job.label, job.config, why)
                 yield job, failure
             self._replace_ended(len(waiting) + len(self._busy))
             if order.is_measured and time.monotonic() - guessed >= SECONDS_BETWEEN_GUESSES:

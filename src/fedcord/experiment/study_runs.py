@@ -117,7 +117,7 @@ def run_study(
             except Exception as error:
                 failed[job.out] = failure_record(job.config.algorithm, job.config.seed, error)
             failure = failed.get(job.out)
-            news.ends(job.label, job.config, failure and reason(failure))
+            news.ends(job.label, job.config, None if failure is None else reason(failure))
 
     run_here([job for job in runs if job not in ahead])  # they are only looked at
     elsewhere = [] if at_a_time == 1 else _for_others(ahead, dataset, news)

@@ -21,6 +21,7 @@ from fedcord.core.version import __version__
 from fedcord.data.facts import Stated
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config
+from fedcord.metrics.registry import DEFAULT
 
 SERVER, CLIENT = "fedcord.flower.server_app:app", "fedcord.flower.client_app:app"
 WAIT_SECONDS = 300.0
@@ -41,6 +42,7 @@ class AppConfig:
         out: the run folder, relative to where the SuperLink was started; empty: a new one.
         resume: go on with what the folder holds.
         retry_failed: also with a run that has failed.
+        metric: what reports of the run are about; it is measured in every evaluated round.
         data_dirs: where the server looks for the weights of frozen networks.
         sites: a folder with the sites' files by number, for simulated nodes.
         outcome: a file to write the result to, for whoever waits for it.
@@ -56,6 +58,7 @@ class AppConfig:
     out: str = ""
     resume: bool = False
     retry_failed: bool = False
+    metric: str = DEFAULT
     data_dirs: tuple[str, ...] = ()
     sites: str = ""
     outcome: str = ""

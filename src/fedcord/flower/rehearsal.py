@@ -29,6 +29,7 @@ from fedcord.flower.app_folder import AppConfig, write_app
 from fedcord.flower.client_app import SITE_FILE
 from fedcord.flower.keys import Keys
 from fedcord.flower.network import KeptProcess, LocalNetwork
+from fedcord.site.site_file import whole_name
 from fedcord.store.checksums import RESULT
 from fedcord.store.run_folder import RunFolder
 
@@ -85,6 +86,7 @@ class Rehearsal:
             out=str(place.out.absolute()),
             resume=place.resume,
             retry_failed=place.retry_failed,
+            metric=place.metric,
             data_dirs=_absolute(place),
             sites=str(self._sites) if self.simulated else "",
             outcome=str(outcome),
@@ -142,7 +144,7 @@ def write_rehearsing_site(path: Path, config: RunConfig, client: int, place: Pla
     """The file of a site that takes a client's share of the run's data set."""
     values = {
         "client": client,
-        "data": config.dataset,
+        "data": whole_name(config.dataset, Path.cwd()),
         "partition": config.partition,
         "clients": config.clients,
         "algorithms": [config.algorithm] if ":" in config.algorithm else [],

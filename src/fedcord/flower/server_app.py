@@ -64,6 +64,7 @@ def _run(grid: Grid, told: AppConfig) -> dict[str, Any]:
         data_dirs=[Path(folder) for folder in told.data_dirs] or None,
         retry_failed=told.retry_failed,
         patience=Patience(told.quorum, told.deadline or None),
+        metric=told.metric,
     )
     return run(config, place, _progress(config), sites=Sites(reach, told.stated(), "flower"))
 

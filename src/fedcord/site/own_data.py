@@ -174,7 +174,8 @@ def _tabled(site: SiteFile, config: RunConfig, table: OwnTable) -> SiteData:
     if not table.form.kinds:
         raise DataError(f"{site.who}: '{site.data}' has no column beside the target; add some.")
     facts = DataFacts("table", (len(table.form.kinds),), names, scale="none")
-    tables, other = (table,), None
+    tables: tuple[OwnTable, ...] = (table,)
+    other = None
     if isinstance(site.test, str):
         tested = read_own_table(site.test)
         if tested is None:

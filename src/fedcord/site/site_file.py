@@ -75,7 +75,7 @@ class _Entries:
 
     client: int | None = param(None, "number in the study", at_least=0, at_most=LARGEST)
     name: str = param("", "what people call the site")
-    data: str = param("", "npz:PATH, folder:PATH, or a data set to rehearse with")
+    data: str = param("", "npz:PATH, csv:PATH, folder:PATH, or a data set to rehearse with")
     partition: str | None = param(None, "of a rehearsal")
     clients: int | None = param(None, "of a rehearsal", at_least=1)
     seed: int | None = param(None, "of a rehearsal", at_least=0)
@@ -121,11 +121,11 @@ def load_site(path: Path) -> SiteFile:
         path=path,
         client=entries.client,
         name=entries.name,
-        data=_whole(entries.data, home),
+        data=whole_name(entries.data, home),
         partition=entries.partition,
         clients=entries.clients,
         seed=entries.seed,
-        test=_whole(test, home) if isinstance(test, str) else test,
+        test=whole_name(test, home) if isinstance(test, str) else test,
         memory=home / user_path(entries.memory),
         share_class_counts=entries.share_class_counts or entries.partition is not None,
         algorithms=entries.algorithms,
@@ -162,7 +162,7 @@ def _rehearsal_problems(entries: _Entries) -> list[str]:
     return problems
 
 
-def _whole(spec: str, home: Path) -> str:
+def whole_name(spec: str, home: Path) -> str:
     """A data set's name with its path, if it has one, seen from anywhere."""
     parsed = _parsed(spec)
     if not parsed.path:

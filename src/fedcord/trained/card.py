@@ -85,11 +85,11 @@ def _use(model: TrainedModel) -> str:
     dtype = str(DTYPES[facts.kind])
     text = (
         "`model.pt2` needs PyTorch and nothing else:\n\n"
-        "```python\nimport json\n\nimport torch\n\n"
+        "```python\nimport json\nfrom pathlib import Path\n\nimport torch\n\n"
         'run = torch.export.load("model.pt2").module()\n'
         f"inputs = torch.zeros(2, {shape}, dtype={dtype})  # your examples\n"
         "scores = run(inputs)\n"
-        'classes = json.load(open("model.json"))["task"]["class_names"]\n'
+        'classes = json.loads(Path("model.json").read_text())["task"]["class_names"]\n'
         "answers = [classes[best] for best in scores.argmax(dim=1)]\n```\n\n"
         f"Inputs are `{dtype}` of shape `[batch, {shape}]`, {FORMS[facts.kind]}; any batch from 1. "
         "Scaling is part of the program. "

@@ -73,8 +73,9 @@ class LoadedModel:
 
     def predict(self, inputs: Array | Tensor, client: Client = None) -> NDArray[np.str_]:
         """The name of each example's class, the one with the highest score."""
-        names: NDArray[np.str_] = np.array(self.class_names)
-        return names[self.scores(inputs, client).argmax(axis=1)]
+        best = self.scores(inputs, client).argmax(axis=1)
+        answers: NDArray[np.str_] = np.array(self.class_names)[best]
+        return answers
 
     def predict_proba(self, inputs: Array | Tensor, client: Client = None) -> Floats:
         """Scores as shares that add up to 1, by softmax, which is how a run measures its loss.
