@@ -3,7 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from fedcord.core.atomic import STALE_SECONDS, is_temporary, remove_stale, write_atomically
+from fedcord.core.atomic import (
+    STALE_SECONDS,
+    is_temporary,
+    remove_stale,
+    write_atomically,
+    writing_output,
+)
+from fedcord.core.errors import ConfigError
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(
@@ -16,6 +23,24 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(
         write_atomically(target, "new")
     assert target.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_what_is_written_bit_by_bit_appears_when_it_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "x.csv"
+    with writing_output(target) as file:
+        file.write(b"one,")
+        assert not target.exists()
+        file.write(b"two")
+    assert target.read_text() == "one,two"
+    with pytest.raises(TypeError, match="bytes-like"), writing_output(target) as file:
+        file.write("three")  # type: ignore[call-overload]
+    assert target.read_text() == "one,two"
+    assert [path.name for path in target.parent.iterdir()] == ["x.csv"]
+    with (
+        pytest.raises(ConfigError, match="choose a folder you may write to"),
+        writing_output(target / "below.csv"),
+    ):
+        pass
 
 
 def _fail(*_: object, **__: object) -> None:

@@ -13,12 +13,13 @@ import torch
 import fedcord as library
 from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.experiment.finished_run import read_finished
+from fedcord.store.checksums import CHECKSUMS, sha256
 from fedcord.trained.exported import export_model, read_exported
 from fedcord.trained.model import model_of
 from tests.cli.command import fedcord, result_of
 from tests.trained.runs import IMAGE, TEXT, VECTOR, finished, own_data
 
-FILES = ["README.md", "model.json", "model.pt2", "model.safetensors"]
+FILES = ["README.md", "SHA256SUMS", "model.json", "model.pt2", "model.safetensors"]
 
 
 @pytest.mark.parametrize("kind", [IMAGE, VECTOR, TEXT])
@@ -91,7 +92,7 @@ def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"hash": "0"}, "does not have the content it was written with"),
+        ({"hash": "0"}, "is of another model than model.json"),
         ({"task": {}}, "cannot be used"),
         ({"task": 3}, "cannot be used"),
         ({"moment": {"seed": 0}}, "cannot be used"),
@@ -102,8 +103,29 @@ def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_model_is_refused(tmp_path: Path, values: dict[str, Any], words: str) -> None:
     model = _exported(tmp_path)
     _change(model / "model.json", **values)
+    with pytest.raises(CheckpointError, match=r"model.json is not the file that SHA256SUMS lists"):
+        read_exported(model)
+    files = {"model.json", "model.safetensors"}  # somebody who writes the list anew as well
+    sums = {name: sha256((model / name).read_bytes()) for name in files}
+    (model / CHECKSUMS).write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))
     with pytest.raises(CheckpointError, match=words):
         read_exported(model)
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors", "SHA256SUMS"])
+def test_every_byte_counts(tmp_path: Path, name: str) -> None:
+    model = _exported(tmp_path)
+    (model / "README.md").write_text("a card is there to be written on")
+    read_exported(model)
+    content = (model / name).read_bytes()
+    for place in range(0, len(content), max(1, len(content) // 25)):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        (model / name).write_bytes(bytes(changed))
+        if name == "SHA256SUMS" and b"model.pt2" in content[place - 80 : place + 80]:
+            continue  # the program is for others to check
+        with pytest.raises(CheckpointError, match=r"export the run anew"):
+            read_exported(model)
 
 
 def test_what_is_there_is_not_written_over_and_bad_clients_leave_nothing(tmp_path: Path) -> None:
@@ -128,3 +150,20 @@ def test_a_failed_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(ConfigError, match="cannot be written"):
         export_model(run, model_of(run), tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_table_is_exported_with_what_makes_its_inputs(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    lines = (f"{'NS'[n % 2]},{30 + n % 50},{'ABO'[n % 3]},{n % 50 > 25}" for n in range(120))
+    (tmp_path / "all.csv").write_text("\n".join(["hospital,age,blood,ill", *lines]))
+    words = ["--dataset", "csv:all.csv", "--target", "ill", "--client-column", "hospital"]
+    result_of("run", "afl", *words, "--out", "run", cwd=tmp_path)
+    result_of("export", "run", "model", cwd=tmp_path)
+    told = json.loads((tmp_path / "model" / "model.json").read_text())
+    columns = told["task"]["preparation"]["columns"]
+    assert [column["name"] for column in columns] == ["age", "blood"]
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "`age`, `blood = A`, `blood = B`, `blood = O`" in card
+    program = torch.export.load(tmp_path / "model" / "model.pt2").module()
+    wanted = library.load(tmp_path / "run").scores(np.eye(4, dtype=np.float32))
+    torch.testing.assert_close(program(torch.eye(4)), torch.from_numpy(wanted))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,15 @@ def test_examples_go_through_the_frozen_network_of_the_run(tmp_path: Path) -> No
     assert model.model().plan.encoder is not None
     right = model.predict(data.test.inputs) == np.array(data.class_names)[data.test.labels]
     assert right.mean() == result["accuracy"]
+
+
+def test_a_model_that_a_card_has_trained_answers_without_one(tmp_path: Path) -> None:
+    data = own_data(VECTOR)
+    finished(tmp_path / "run", "fedavg", data, rounds=1)
+    model = fedcord.load(tmp_path / "run").model()
+    elsewhere = replace(model, config=replace(model.config, device="cuda:7"))
+    inputs = torch.from_numpy(data.test.inputs)
+    assert torch.equal(elsewhere.scores(inputs), model.scores(inputs))
 
 
 def test_the_plain_network_is_given_where_there_is_one(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def check_run(folder: Path) -> bool:
 
 def check_files(folder: Path, names: Sequence[str]) -> bool:
     """Compare the files `names` with their checksums, as `check_run` does."""
-    known = _read(folder / CHECKSUMS)
+    known = read_checksums(folder / CHECKSUMS)
     if known is None:
         return False
     for name in names:
@@ -79,7 +79,8 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _read(path: Path) -> dict[str, str] | None:
+def read_checksums(path: Path) -> dict[str, str] | None:
+    """The hash of each file that is listed; None where there is no list."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

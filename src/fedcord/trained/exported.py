@@ -28,6 +28,7 @@ from fedcord.core.version import __version__
 from fedcord.data.facts import DataFacts
 from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.load import load_config
+from fedcord.store.checksums import CHECKSUMS, read_checksums, sha256
 from fedcord.store.plain_json import json_text
 from fedcord.trained.card import model_card
 from fedcord.trained.model import Moment, TrainedModel
@@ -66,6 +67,8 @@ def export_model(
     }
     if with_onnx:
         files[ONNX] = onnx_bytes(program)
+    sums = {name: sha256(_as_bytes(content)) for name, content in files.items() if name != CARD}
+    files[CHECKSUMS] = "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items()))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         place = folder.parent / f".{folder.name}.{os.getpid()}{TEMPORARY}"
@@ -82,6 +85,10 @@ def export_model(
             f"'{folder}' cannot be written ({error.strerror}); choose a folder you may write to."
         ) from error
     return [folder / name for name in files]
+
+
+def _as_bytes(content: bytes | str) -> bytes:
+    return content.encode() if isinstance(content, str) else content
 
 
 def _description(run: FinishedRun, model: TrainedModel, digest: str) -> dict[str, Any]:
@@ -125,10 +132,11 @@ def read_exported(
         )
     path = folder / TENSORS
     try:
+        _check_sums(folder)
         with safetensors.safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         if description["hash"] != hash_tensors(tensors):
-            raise ValueError(f"{TENSORS} does not have the content it was written with")
+            raise ValueError(f"{TENSORS} is of another model than {MODEL}")
         facts = DataFacts.from_plain(description["task"])
         moment = Moment(**description["moment"])
         config = load_config(description["config"])
@@ -136,13 +144,20 @@ def read_exported(
             raise ValueError("its result is no table")
     except (
         *(OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError, AttributeError),
-        *(ConfigError, DataError),
+        *(CheckpointError, ConfigError, DataError),
     ) as error:
         raise CheckpointError(
             f"'{folder}' cannot be used ({error}); export the run anew."
         ) from error
     shared, memory = select(tensors, SHARED), select(tensors, MEMORY)
     return TrainedModel(config, facts, shared, memory, moment, data_dirs), description
+
+
+def _check_sums(folder: Path) -> None:
+    known = read_checksums(folder / CHECKSUMS) or {}
+    for name in (MODEL, TENSORS):
+        if known.get(name) != sha256((folder / name).read_bytes()):
+            raise ValueError(f"{name} is not the file that {CHECKSUMS} lists")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedcord.algorithms.analytic.features import network_features
 from fedcord.core.contract import ClientId, Env, Predictor
+from fedcord.core.device import CPU
 from fedcord.core.errors import ConfigError, NumericalError
 from fedcord.core.tensors import Tensors
 from fedcord.data.facts import DataFacts
@@ -66,8 +67,8 @@ class TrainedModel:
 
     @cached_property
     def plan(self) -> Plan:
-        """Method and task."""
-        return make_plan(self.config, self.facts, self.data_dirs)
+        """Method and task, on the CPU: whoever asks a model need not have what trained it."""
+        return make_plan(replace(self.config, device=CPU), self.facts, self.data_dirs)
 
     @cached_property
     def predictor(self) -> Predictor:
