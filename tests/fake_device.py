@@ -9,6 +9,7 @@ backward passes; the values, unlike those of real meta tensors, are computed.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -83,9 +84,8 @@ def fake_device() -> Iterator[torch.device]:
     """A device that tensors can be made on as long as this is entered."""
     with pytest.MonkeyPatch.context() as patch, FakeDevice():  # type: ignore[no-untyped-call]
         with_this = [*_foreach_utils._get_fused_kernels_supported_devices(), THERE.type]
-        patch.setattr(
-            "torch.optim.optimizer._get_fused_kernels_supported_devices", lambda: with_this
-        )
+        optimizers = sys.modules[torch.optim.Optimizer.__module__]
+        patch.setattr(optimizers, "_get_fused_kernels_supported_devices", lambda: with_this)
         yield THERE
 
 

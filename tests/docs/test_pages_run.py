@@ -149,7 +149,14 @@ def _check_run(command: ModuleType) -> Execute:
 
 
 def _check_compare(command: ModuleType) -> Execute:
-    return lambda a: _ignore(command.study_from(a))
+    def check(a: argparse.Namespace) -> None:
+        study, trials = (
+            command.study_from(a),
+            getattr(a, "tune", None) or getattr(a, "trials", None),
+        )
+        _ignore(study if trials is None else command.plan_from(a, study, trials))
+
+    return check
 
 
 def _check_inspect(command: ModuleType) -> Execute:
@@ -167,6 +174,7 @@ def _ignore(value: object) -> None:
 CHECKS: dict[str, Callable[[ModuleType], Execute]] = {
     "run": _check_run,
     "compare": _check_compare,
+    "tune": _check_compare,
     "inspect": _check_inspect,
 }
 """What `execute` checks before it reads data; other commands are only parsed."""

@@ -79,7 +79,7 @@ def test_in_a_run_that_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def diverge(*_: object) -> None:
         raise NumericalError("diverged")
 
-    monkeypatch.setattr("fedcord.experiment.run.finish_clients", diverge)
+    monkeypatch.setattr("fedcord.experiment.run.end_with_clients", diverge)
     with pytest.raises(NumericalError, match="diverged"):
         run(config(**AVERAGING), Place(tmp_path / "whole"))
     found = _flip_everywhere(tmp_path, _report, harmless=("metrics.jsonl", "checkpoints/"))

@@ -18,7 +18,15 @@ from fedcord.experiment.run import Place, run
 from fedcord.experiment.study_runs import run_study
 from tests.faults.budget import examples
 from tests.faults.file_operations import Killed, fill_disk, kill, watched
-from tests.faults.small_runs import AVERAGING, PERSONAL, config, content, quick, study
+from tests.faults.small_runs import (
+    AVERAGING,
+    PERSONAL,
+    config,
+    content,
+    quick,
+    small_data,
+    study,
+)
 
 __all__ = ["quick"]  # a fixture
 
@@ -43,7 +51,7 @@ def _run(settings: dict[str, Any], resume: bool) -> Callable[[Path], object]:
 
 
 def _compare(resume: bool) -> Callable[[Path], object]:
-    return lambda root: run_study(study(), root, Place(root, resume=resume))
+    return lambda root: run_study(study(), root, Place(root, resume=resume), dataset=small_data())
 
 
 def _forget(in_place: bool) -> Callable[[Path], object]:

@@ -1,5 +1,6 @@
 """What reports say of tuning, and of its absence."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,13 @@ import pytest
 from rich.console import Console
 
 from fedcord.core.errors import CheckpointError
+from fedcord.metrics.registry import METRICS
 from fedcord.report.build import build_report
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
 from fedcord.report.tables import to_markdown
 from fedcord.report.terminal import print_leaderboard
+from fedcord.report.tuning import entries, tuning_sentence
 from fedcord.report.verdict import verdict
 from fedcord.store.tuning_file import Trial, Tuned, Tuning, write_tuning
 
@@ -103,6 +106,14 @@ def test_every_output_shows_what_was_tried_chosen_and_gained(
     }
 
 
+def test_where_another_metric_is_compared_than_was_tuned_by_the_page_says_so() -> None:
+    known = entries(tuned(fedavg=OWN))
+    said = {name: tuning_sentence(known, METRICS[name]) for name in METRICS}
+    assert "tuning was by" not in said["accuracy"]
+    assert "is about macro F1, tuning was by accuracy. Searched" in said["macro_f1"]
+    assert "tuning was by accuracy: of clients' test parts there is no" in said["worst_client"]
+
+
 def test_an_untuned_report_has_no_section_on_tuning(
     write_study: StudyWriter, no_matplotlib: None
 ) -> None:
@@ -123,8 +134,6 @@ def test_an_untuned_report_has_no_section_on_tuning(
 def test_a_tuning_of_another_shape_stops_the_report(
     write_study: StudyWriter, changes: Mapping[str, Any]
 ) -> None:
-    import json
-
     study = write_study(VALUES)
     write_tuning(study, tuned(fedavg=OWN))
     path = study / "tuning.json"

@@ -9,17 +9,21 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fedcord.core.errors import CheckpointError, ConfigError, DataError
+from fedcord.core.errors import CheckpointError, ConfigError, DataError, ProtocolError
 from fedcord.data.facts import DataFacts, Stated
+from fedcord.data.tables.sums import TableSums
 from fedcord.engine.federation import Patience
-from fedcord.engine.requests import unpack_replies
+from fedcord.engine.requests import Parcel, Request, pack_call, unpack_replies
 from fedcord.experiment.build import build_experiment
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, Progress, run
 from fedcord.experiment.survey import survey
+from fedcord.experiment.terms import Terms
+from fedcord.site.answering import answer_at_site
 from fedcord.site.in_process import sites_here
 from fedcord.site.own_data import read_site
+from fedcord.site.own_table import OwnTable
 from fedcord.site.site_file import load_site
 from tests.site.in_process import HOSPITALS, Hospitals, own_csvs, own_table, patients
 
@@ -119,6 +123,30 @@ def test_a_survey_of_tables_sends_kinds_and_then_sums(tmp_path: Path) -> None:
     assert "P001" not in whole
 
 
+def test_sums_over_other_rows_than_were_told_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, honest = own_csvs(tmp_path, patients()), OwnTable.sums
+
+    def of_fewer(self: OwnTable, kinds: Any, rows: Any) -> TableSums:
+        return honest(self, kinds, rows[1:])
+
+    monkeypatch.setattr(OwnTable, "sums", of_fewer)
+    with pytest.raises(ProtocolError, match=r"client 'North' \(0\) sent sums of other columns"):
+        surveyed(files)
+
+
+def test_a_site_tells_nothing_of_columns_it_has_not_named(tmp_path: Path) -> None:
+    files = own_csvs(tmp_path, patients(), "target=sick&id=patient&drop=ward")
+    terms = Terms(of_sites()).to_json()
+    for name in ("patient", "ward", "sick"):
+        call = pack_call(Request("survey"), Parcel(options={"columns": {name: "categorical"}}))
+        said = answer_at_site(files[0], terms, call)
+        assert f"does not fit: it lacks the columns {name}" in str(unpack_replies(said))
+        assert b"surgery" not in said
+        assert b"P001" not in said
+
+
 def test_numbers_at_some_sites_are_words_where_another_has_words(tmp_path: Path) -> None:
     frame = patients()
     frame["code"] = [str(n % 3) for n in range(len(frame))]
@@ -148,7 +176,10 @@ def _change(files: list[Path], client: int, **columns: Any) -> None:
         ({"age": "2024-01-05"}, r"column 'age' of client 'South' \(1\) holds dates"),
         ({"age": "old"}, r"column 'age' holds words at client 'South' \(1\) and numbers at"),
         ({"sick": "1"}, r"client 'South' \(1\) has the classes 1, of which no other site has any"),
-        ({"sick": None, "sad": "no"}, "unknown column of .* for target 'sick'"),
+        (
+            {"sick": None, "sad": "no"},
+            r"client 'South' \(1\): unknown column of .* for target 'sick'",
+        ),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused_by_name(

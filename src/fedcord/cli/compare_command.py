@@ -26,9 +26,11 @@ from fedcord.core.errors import CheckpointError, ConfigError, PairingError, gath
 from fedcord.core.toml import parse_value
 
 if TYPE_CHECKING:
+    from fedcord.cli.progress import RunBars
     from fedcord.experiment.compare import Study
+    from fedcord.experiment.run import Place
     from fedcord.experiment.study_runs import Failure
-    from fedcord.experiment.tuning import TuningPlan
+    from fedcord.experiment.tuning import RunAll, TuningPlan
 
 RUNS = Path("runs")
 DEFAULT_SEEDS = 3
@@ -67,7 +69,6 @@ def execute(arguments: argparse.Namespace) -> int:
         raise ConfigError(problems)
 
     from fedcord.cli.progress import RunBars
-    from fedcord.experiment.study_runs import run_study
     from fedcord.experiment.tuning import tune_study, with_chosen
 
     root = arguments.out or RUNS / (study.name if plan is None else plan.study_name)
@@ -75,22 +76,30 @@ def execute(arguments: argparse.Namespace) -> int:
     total = len(study.runs())
     trials = 0 if plan is None else plan.num_runs
     with RunBars(arguments.json or arguments.quiet, total + trials) as bars:
-        loading = functools.cache(lambda: bars.loading("data"))  # a bar only if it is needed
-
-        def run_all(study: Study, below: Path) -> list[Failure]:
-            return run_study(
-                study,
-                below,
-                place,
-                bars.study(),
-                on_download=lambda held, total: loading()(held, total),
-                jobs=jobs_from(arguments),
-            )
-
+        run_all = runs_by(arguments, place, bars)
         if plan is not None:
             study = with_chosen(study, tune_study(plan, root, place, run_all))
         failures = run_all(study, root)
     return show_study(root, failures, total, arguments.json, study.metric)
+
+
+def runs_by(arguments: argparse.Namespace, place: Place, bars: RunBars) -> RunAll:
+    """How runs of a study are done below a folder: as the flags say, and shown by the bars."""
+    from fedcord.experiment.study_runs import run_study
+
+    loading = functools.cache(lambda: bars.loading("data"))  # a bar only if it is needed
+
+    def run_all(study: Study, below: Path) -> list[Failure]:
+        return run_study(
+            study,
+            below,
+            place,
+            bars.study(),
+            on_download=lambda held, total: loading()(held, total),
+            jobs=jobs_from(arguments),
+        )
+
+    return run_all
 
 
 def show_study(

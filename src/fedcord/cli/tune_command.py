@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import json
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedcord.cli.compare_command import RUNS, study_from
+from fedcord.cli.compare_command import RUNS, runs_by, study_from
 from fedcord.cli.flags import (
     add_data_flags,
     add_jobs_flag,
     add_run_flags,
-    jobs_from,
     place_from,
     workers_from,
 )
@@ -56,26 +54,12 @@ def execute(arguments: argparse.Namespace) -> None:
         raise ConfigError(problems)
 
     from fedcord.cli.progress import RunBars
-    from fedcord.experiment.study_runs import run_study
     from fedcord.experiment.tuning import tune_study
 
     root = arguments.out or RUNS / f"tune-{plan.hash[:8]}"
     place = place_from(arguments, root)
     with RunBars(arguments.json or arguments.quiet, plan.num_runs) as bars:
-        loading = functools.cache(lambda: bars.loading("data"))
-        tuning = tune_study(
-            plan,
-            root,
-            place,
-            lambda trials, below: run_study(
-                trials,
-                below,
-                place,
-                bars.study(),
-                on_download=lambda held, total: loading()(held, total),
-                jobs=jobs_from(arguments),
-            ),
-        )
+        tuning = tune_study(plan, root, place, runs_by(arguments, place, bars))
     if arguments.json:
         sys.stdout.write(json.dumps({"root": str(root), **dataclasses.asdict(tuning)}) + "\n")
         return

@@ -129,8 +129,9 @@ def tuning_sentence(known: Sequence[Entry], compared: Metric | None = None) -> s
         "score of what was chosen is the best of several, and so a little too good."
     )
     if compared is not None and compared.name != metric.name:
-        text += f" The leaderboard is about {compared.words}, of which there is no validation score"
-        text += "." if compared.over_clients else " here."
+        text += f" The leaderboard is about {compared.words}, tuning was by {metric.words}"
+        text += ": of clients' test parts there is no validation score." * compared.over_clients
+        text += "." * (not compared.over_clients)
     spaces = {f"{name}={where}" for entry in known for name, where in entry.own.space.items()}
     return f"{text} Searched ({tuning.search}): {', '.join(sorted(spaces)) or 'nothing'}."
 

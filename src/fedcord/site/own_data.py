@@ -145,7 +145,10 @@ def read_site(site: SiteFile, config: RunConfig) -> SiteData:
             f"{site.who} is not one of the study's {config.clients} clients, which are numbered 0 "
             f"to {config.clients - 1}; correct client in '{site.path}'."
         )
-    table = read_own_table(site.data)
+    try:
+        table = read_own_table(site.data)
+    except DataError as error:  # the server must learn whose table it is
+        raise DataError(f"{site.who}: {error}") from error
     if table is not None:
         return _tabled(site, config, table)
     dataset = load_dataset(site.data, data_dirs=_folders(site))

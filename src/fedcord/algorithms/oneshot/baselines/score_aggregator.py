@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedcord.algorithms.kit.descent import linear_start
-from fedcord.core.task import tensors_of
+from fedcord.core.task import load_into, tensors_of
 from fedcord.core.tensors import Tensors
 
 KINDS = ("weights", "linear", "mlp")
@@ -60,7 +60,7 @@ class ScoreAggregator(nn.Module):
 
     def holding(self, tensors: Tensors) -> ScoreAggregator:
         """Itself, with these weights."""
-        self.load_state_dict(dict(tensors))
+        load_into(self, tensors)
         return self
 
     def forward(self, scores: Tensor) -> Tensor:
