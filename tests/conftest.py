@@ -1,7 +1,18 @@
 """Settings of the whole test run."""
 
+import signal
+
 import pytest
 import torch
+
+
+def pytest_configure() -> None:
+    """Ctrl-C is tested also where the tests were started in the background, which ignores it.
+
+    Processes that tests start take this over; workers of pytest-xdist get it from their parent.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

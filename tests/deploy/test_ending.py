@@ -32,8 +32,6 @@ def test_nothing_outlives_the_command(number: signal.Signals, tmp_path: Path) ->
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
-        # somebody may have started the tests in the background, where Ctrl-C is ignored
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as running:
         try:
             wait_until(
