@@ -29,7 +29,7 @@ demo: setup ## compare four methods on real digits and write the report
 test: setup ## run every test
 	$(BIN)/python -m pytest --numprocesses auto
 
-test-deploy: $(VENV)/.installed-deploy ## run the tests of real Flower processes (some ten minutes)
+test-deploy: $(VENV)/.installed-deploy ## run the tests of real Flower processes (half an hour or more)
 	$(BIN)/python -m pytest --numprocesses 0 --override-ini addopts="--strict-markers --strict-config -q" tests/deploy
 
 $(VENV)/.installed-deploy: $(STAMP)
