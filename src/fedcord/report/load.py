@@ -328,6 +328,8 @@ def _partition(folder: Path, *, must_exist: bool) -> Partition | None:
     if not path.exists() and not must_exist:
         return None
     reader = Fields(path, read_json(path))
+    if not {"counts", "class_names"} <= reader.values.keys():
+        raise reader.wrong("counts or class_names")
     try:
         names = tuple(map(str, reader.entries("class_names")))
         rows = reader.entries("counts")
