@@ -20,7 +20,7 @@ Limits: one client with all data is centralised SGD.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedcord.algorithms.kit.cross_entropy_training import train_received
 from fedcord.algorithms.kit.local_sgd import LocalSGD
@@ -46,7 +46,8 @@ class FedAvg(AveragesModels):
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
         unchanged = self.local.augment == "none"
-        return Traits(looks_through_network=unchanged, stacks=True, sums_suffice=True)
+        common = self.traits_of_averaging()
+        return replace(common, looks_through_network=unchanged, stacks=True, sums_suffice=True)
 
     def needs_only(self, env: Env) -> Combination | None:
         """The mean of the clients' models."""

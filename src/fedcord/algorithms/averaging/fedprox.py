@@ -21,7 +21,7 @@ Limits: μ = 0 is FedAvg, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +53,8 @@ class FedProx(AveragesModels):
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
         unchanged = self.local.augment == "none"
-        return Traits(looks_through_network=unchanged, stacks=True, sums_suffice=True)
+        common = self.traits_of_averaging()
+        return replace(common, looks_through_network=unchanged, stacks=True, sums_suffice=True)
 
     def needs_only(self, env: Env) -> Combination | None:
         """The mean of the clients' models."""

@@ -25,7 +25,7 @@ Limits: both weights 0 is FedAvg with the same `local`, bit for bit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -87,7 +87,7 @@ class FedRCL(AveragesModels):
     @property
     def traits(self) -> Traits:
         """The user chooses the number of rounds."""
-        return Traits(sums_suffice=True)
+        return replace(self.traits_of_averaging(), sums_suffice=True)
 
     def needs_only(self, env: Env) -> Combination | None:
         """The mean by examples; one where all clients count the same hides who has none."""
