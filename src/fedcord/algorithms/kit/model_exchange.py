@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedcord.algorithms.kit.combine import Combine
 from fedcord.core.contract import (
     ClientResult,
     Env,
@@ -21,19 +23,24 @@ from fedcord.core.contract import (
 )
 from fedcord.core.declaration import review_of_parts
 from fedcord.core.examples import ClientData
+from fedcord.core.params import param
 from fedcord.core.task import Network, Task, tensors_of
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
-from fedcord.ops.weighted_mean import weighted_mean
 
 MODEL = "model"
 """The prefix of a model's tensors in everything that is sent."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class AveragesModels(ABC):
     """The half of the contract that averaging methods have in common.
 
-    A method is a final frozen dataclass that adds its parameters and `client_update`.
+    A method is a final frozen dataclass that adds its parameters and `client_update`. Where it
+    aggregates by itself, it joins models by `self.combine`; where it announces that sums suffice,
+    that holds as far as `self.combine.needs_only` says so.
     """
+
+    combine: Combine = param(Combine(), "how the server joins models")
 
     @property
     def traits(self) -> Traits:
@@ -59,8 +66,8 @@ class AveragesModels(ABC):
         """Local training; see `received_model` and `model_update`."""
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
-        """The mean of the clients' models, weighted by their numbers of examples."""
-        return state.next(shared=mean_of_models(updates))
+        """The clients' models as one: their mean by numbers of examples, unless told otherwise."""
+        return state.next(shared=self.combine.join(updates, state.shared))
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """The global model's class scores and features, and `prototypes` beside them."""
@@ -88,11 +95,6 @@ def first_model(env: Env) -> dict[str, Tensor]:
 def model_spec(shared: Tensors) -> dict[str, TensorSpec]:
     """What a client must send that sends a model like the one received."""
     return spec_of(prefixed(MODEL, select(shared, MODEL)))
-
-
-def mean_of_models(updates: Updates) -> dict[str, Tensor]:
-    """The mean of what clients sent, weighted by their numbers of examples."""
-    return weighted_mean((u.tensors, u.weight) for _, u in updates)
 
 
 def received_model(shared: Tensors, env: Env) -> nn.Module:
