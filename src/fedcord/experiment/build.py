@@ -26,9 +26,11 @@ from fedcord.data.standardise import standardisation
 from fedcord.data.tables.prepared import prepared
 from fedcord.data.transforms import augmentations, prepare_fn
 from fedcord.engine.agreement import Agreement
+from fedcord.engine.attack import LABEL_FLIP, Attack, with_flipped_labels
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.population import Population
 from fedcord.experiment.arrange import arrange, parts_of
+from fedcord.experiment.attackers import attack_note, read_attack
 from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, feature_values, is_applicable
@@ -114,7 +116,13 @@ class Experiment:
     @property
     def blueprint(self) -> Blueprint:
         """Method and task as plain values."""
-        return self.plan.blueprint
+        attack = self.attack
+        return replace(self.plan.blueprint, attack=None if attack is None else attack.plain())
+
+    @property
+    def attack(self) -> Attack | None:
+        """What some of the clients do instead of what they should."""
+        return attack_of(self.config, self.partition.num_clients)
 
     @cached_property
     def holdings(self) -> Holdings:
@@ -179,9 +187,22 @@ def build_experiment(
         population, stored = as_features(
             population, plan.encoder, config.threads, data_dirs, on_feature
         )
+    attack = attack_of(config, partition.num_clients)
+    if attack is not None:
+        plan = replace(plan, notes=(*plan.notes, attack_note(str(config.attack), attack.clients)))
+        if attack.kind == LABEL_FLIP:
+            population = with_flipped_labels(population, attack.clients, dataset.num_classes)
     # the population holds the inputs
     hollow = dataset.without_inputs("test")
     return Experiment(plan, hollow, partition, population, data_hash, stored)
+
+
+def attack_of(config: RunConfig, num_clients: int) -> Attack | None:
+    """Who of so many clients attacks, and how; None where all are honest."""
+    if config.attack is None:
+        return None
+    spec = read_attack(config.attack)
+    return Attack(spec.kind, spec.clients(config.seed, num_clients), spec.strength)
 
 
 def _constants(plan: Plan, dataset: Dataset) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config, merged, read_toml
 from fedcord.metrics.registry import metric_problems
 
-OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure")
+OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure", "attack")
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
 
 MAX_SEEDS = 10_000

@@ -46,12 +46,16 @@ class FedAvg(AveragesModels):
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
         unchanged = self.local.augment == "none"
-        common = self.traits_of_averaging()
-        return replace(common, looks_through_network=unchanged, stacks=True, sums_suffice=True)
+        return replace(
+            self.traits_of_averaging(),
+            looks_through_network=unchanged,
+            stacks=True,
+            sums_suffice=self.combine.needs_only is not None,
+        )
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
-        return "mean"
+        """The mean of the clients' models, unless they are joined by a robust rule."""
+        return self.combine.needs_only
 
     def can_stack(self, task: Task) -> bool:
         """Whether the network and settings are plain enough to train clients in one go."""
