@@ -76,6 +76,8 @@ class Plan:
         """
         values = {k: v for k, v in self.values.items() if k not in ("data_dirs", "device")}
         task = {**self.facts.plain(), **values}
+        if self.facts.words is not None:  # everybody has them by the terms of the run
+            task["words"] = self.facts.words.digest
         return Agreement(self.config.hash, task, secure=self.config.secure)
 
 

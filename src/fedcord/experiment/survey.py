@@ -249,7 +249,12 @@ def _common(answers: list[Answer], stated: Stated) -> DataFacts:
             if getattr(answer.facts, name) != getattr(first.facts, name)
             and (name != "input_shape" or answer.facts.kind != "table")  # columns are told by name
         ]
-        if any(getattr(answer.facts, n) != getattr(first.facts, n) for n in COMPUTED):
+        if answer.facts.words != first.facts.words:
+            problems.append(
+                f"{answer.who} and {first.who} have not numbered the words of their texts by one "
+                "list; give all sites the same words."
+            )
+        elif any(getattr(answer.facts, n) != getattr(first.facts, n) for n in COMPUTED):
             problems.append(
                 f"{answer.who} prepares its data by other constants than {first.who}; let all of "
                 "them rehearse with one data set, or none."

@@ -124,6 +124,8 @@ class SiteData:
             found = form.differences(self.facts)
             return found + [why for own in self.tables for why in own.differences(table)]
         found = Stated.of(facts).differences(self.facts)
+        if facts.words != self.facts.words:
+            found.append("texts are not numbered by the words that the study has")
         if self.site.is_rehearsal and facts.class_names != self.facts.class_names:
             found.append("the classes are not those of the data set this site rehearses with")
         if table is not None and not self.site.is_rehearsal:

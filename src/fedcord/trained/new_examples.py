@@ -1,6 +1,7 @@
 """Examples to be predicted, read batch by batch in the form that the model's own had.
 
 npz:PATH      x, and an id and a class y for each if given
+csv:PATH      rows of a table, or texts for a model that was trained on texts
 folder:PATH   every picture below the folder, each called by its file's name; where folders are
               called like classes, they say what class their pictures are
 """
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+import torch
 from torch import Tensor
 
 from fedcord.core.errors import ConfigError, DataError, unknown_name
@@ -23,7 +25,10 @@ from fedcord.data.registry import TABLES, check_spec, reading
 from fedcord.data.sources.npz_file import NewRows, read_new_rows
 from fedcord.data.spec import DatasetSpec
 from fedcord.engine.evaluation import BATCH
-from fedcord.trained.stored_form import stored_form
+from fedcord.trained.stored_form import known_words, stored_form
+
+TEXT = "text"
+"""Name of the column of texts in a table that has others."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,8 @@ def _table(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
     from fedcord.data.sources.table_file import read_table
     from fedcord.data.tables.rows import prepare_rows
 
+    if facts.kind == "text":
+        return _texts(spec, facts)
     if facts.preparation is None:
         raise DataError(
             f"{spec.path} is a table, and the model was not trained on one: it takes examples of "
@@ -132,6 +139,48 @@ def _table(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
     if rows.labels is not None:
         labels = [None if label < 0 else label for label in rows.labels.tolist()]
     return _held(stored_form(rows.inputs, facts), rows.names, labels, rows.notes)
+
+
+def _texts(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
+    """A table with a column of texts: the one called so, or the only one there is."""
+    from fedcord.data.sources.labelled_rows import TableOptions
+    from fedcord.data.sources.table_file import read_table
+    from fedcord.data.tables.raw import is_textual, words_of
+    from fedcord.data.tables.rows import row_names
+
+    words = known_words(facts)
+    source = read_table(spec)
+    raw, options = source.raw, TableOptions.of(source.spec, source.raw.names)
+    inputs = [name for name in raw.names if options.role(name) == "input"]
+    if TEXT in inputs:
+        inputs = [TEXT]
+    if len(inputs) != 1:
+        raise DataError(
+            f"{spec.path} has the columns {', '.join(map(readable, raw.names))}; the model takes "
+            f"texts from one: call it '{TEXT}', or name the others as in ?id=NAME&target=NAME or "
+            "?drop=NAME,NAME."
+        )
+    column = raw.column(inputs[0])
+    if not is_textual(column):
+        raise DataError(
+            f"{spec.path}: column '{readable(inputs[0])}' holds {column.type}, no text."
+        )
+    texts = column.to_pylist()
+    empty = [row for row, text in enumerate(texts, raw.first_row) if not (text or "").strip()]
+    if empty:
+        raise DataError(
+            f"{spec.path}, row {empty[0]}: there is no text; fill it, or leave the row out."
+        )
+    labels: list[int | None] = [None] * len(texts)
+    if options.target:
+        known = {name: label for label, name in enumerate(facts.class_names)}
+        classes = words_of(raw.column(options.target), options.missing)
+        for word in classes.words:
+            if word not in known:
+                row = raw.first_row + classes.first_row(word)
+                raise DataError(f"{spec.path}, row {row}: {_unseen(word, facts)}")
+        labels = [None if code < 0 else known[classes.words[code]] for code in classes.codes]
+    return _held(torch.from_numpy(words.encode(texts)), row_names(raw, options.row_id), labels)
 
 
 def _pictures(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
