@@ -6,6 +6,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,20 +142,20 @@ def test_a_run_that_knows_numbers_only_says_so(tmp_path: Path) -> None:
 
 def test_other_processes_are_handed_the_words(tmp_path: Path) -> None:
     out = tmp_path / "study"
-    how = {"clients": 2, "rounds": 1, "partition": "iid"}
+    how: dict[str, Any] = {"clients": 2, "rounds": 1, "partition": "iid"}
     compare(["fedavg", "fedprox"], dataset=told_data(), seeds=1, jobs=2, out=out, **how)
     assert library.load(out / "fedprox" / "seed-0").facts.words == told_data().words
 
 
-def _site(folder: Path, client: int, words: Vocabulary | None) -> Path:
+def _site(folder: Path, client: int, words: Vocabulary) -> Path:
     written, labels = texts()
     numbered = told_data().words
     assert numbered is not None
     place = folder / f"site-{client}"
     place.mkdir(parents=True)
-    own = {} if words is None else {"words": words.words}
     ids = numbered.encode(written)[client::2]
-    np.savez(place / "a.npz", x=ids, y=np.array(["calm", "wild"])[labels[client::2]], **own)
+    y = np.array(["calm", "wild"])[labels[client::2]]
+    np.savez(place / "a.npz", x=ids, y=y, words=words.words)
     file = place / "site.toml"
     file.write_text(f'client = {client}\nname = "clinic {client}"\ndata = "npz:a.npz?kind=text"\n')
     return file

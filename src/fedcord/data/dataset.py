@@ -13,6 +13,7 @@ from fedcord.core.errors import DataError
 from fedcord.data.tables.schema import TableSchema
 
 if TYPE_CHECKING:
+    from fedcord.data.grey_range import GreyRange
     from fedcord.data.tables.preparation import TablePreparation
     from fedcord.data.vocabulary import Vocabulary
 
@@ -78,6 +79,7 @@ class Dataset:
         group_names: for a group of `train.groups`, what its numbers stand for.
         vocabulary: for text, the size of the token table (ids are below it).
         words: for text, the words behind token ids; None where only their numbers are known.
+        grey: for images that had more than 8 bits of grey, which values are black and white.
         scale: for vectors, "standard" to bring every feature to mean 0 and standard deviation 1
             over the clients' training parts, or "none" to take them as they are.
         notes: what a loader found worth telling, in plain words.
@@ -99,6 +101,7 @@ class Dataset:
     table: TableSchema | None = None
     preparation: TablePreparation | None = None
     words: Vocabulary | None = None
+    grey: GreyRange | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in _FORMS:

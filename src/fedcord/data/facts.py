@@ -14,6 +14,7 @@ from typing import Any, get_args
 from fedcord.core.errors import ConfigError, DataError, shown, unknown_name
 from fedcord.core.params import LARGEST
 from fedcord.data.dataset import SCALES, STANDARD, Dataset, Kind, Scale
+from fedcord.data.grey_range import GreyRange
 from fedcord.data.tables.preparation import TablePreparation
 from fedcord.data.vocabulary import Vocabulary
 
@@ -22,7 +23,7 @@ FORM = ("kind", "input_shape", "scale")
 constants are computed."""
 
 
-COMPUTED = ("mean", "std", "preparation", "words")
+COMPUTED = ("mean", "std", "preparation", "words", "grey")
 """What clients' examples decide, and no study says."""
 
 
@@ -40,6 +41,7 @@ class DataFacts:
         std: likewise.
         preparation: for vectors that were a table, how they are made of it.
         words: for text, the words behind token ids; None where only their numbers are known.
+        grey: for images that had more than 8 bits of grey, which values are black and white.
     """
 
     kind: Kind
@@ -51,6 +53,7 @@ class DataFacts:
     std: tuple[float, ...] = ()
     preparation: TablePreparation | None = None
     words: Vocabulary | None = None
+    grey: GreyRange | None = None
 
     @staticmethod
     def of(dataset: Dataset) -> DataFacts:
@@ -70,7 +73,7 @@ class DataFacts:
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it; the inverse of `from_plain`."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in ("preparation", "words"):
+        for name in ("preparation", "words", "grey"):
             values[name] = None if values[name] is None else values[name].to_json()
         return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
@@ -89,7 +92,7 @@ class DataFacts:
                 raise ValueError("there is one positive deviation for every mean")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"the constants of a task cannot be used ({error}).") from error
-        table, words = values.get("preparation"), values.get("words")
+        table, words, grey = (values.get(name) for name in ("preparation", "words", "grey"))
         known = None if words is None else Vocabulary.from_json(words)
         if known is not None and (known.size, (known.length,)) != (
             stated.vocabulary,
@@ -106,6 +109,7 @@ class DataFacts:
             std,
             None if table is None else TablePreparation.from_json(table),
             known,
+            None if grey is None else GreyRange.from_json(grey),
         )
 
 

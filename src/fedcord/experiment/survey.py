@@ -254,7 +254,14 @@ def _common(answers: list[Answer], stated: Stated) -> DataFacts:
                 f"{answer.who} and {first.who} have not numbered the words of their texts by one "
                 "list; give all sites the same words."
             )
-        elif any(getattr(answer.facts, n) != getattr(first.facts, n) for n in COMPUTED):
+        if answer.facts.grey != first.facts.grey:
+            problems.append(
+                f"{answer.who} and {first.who} do not take the same grey values for black and "
+                "white; give all sites pictures of one depth, and of more than 8 bits one "
+                "?range= after the path."
+            )
+        others = [n for n in COMPUTED if n not in ("words", "grey")]
+        if any(getattr(answer.facts, n) != getattr(first.facts, n) for n in others):
             problems.append(
                 f"{answer.who} prepares its data by other constants than {first.who}; let all of "
                 "them rehearse with one data set, or none."

@@ -19,7 +19,7 @@ from fedcord.core.errors import ConfigError, DataError, unknown_name
 from fedcord.core.folders import user_path
 from fedcord.core.names import readable
 from fedcord.data.facts import DataFacts
-from fedcord.data.formats.images import SUFFIXES, first_few, is_image, read_images
+from fedcord.data.formats.images import SUFFIXES, Pictures, first_few, is_image, read_images
 from fedcord.data.formats.tree import open_tree
 from fedcord.data.registry import TABLES, check_spec, reading
 from fedcord.data.sources.npz_file import NewRows, read_new_rows
@@ -196,6 +196,10 @@ def _pictures(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
         )
     if spec.integer("size", height, 4, 1024) != height:
         raise DataError(f"the model takes pictures of {height}x{width}; leave ?size= out.")
+    if "range" in spec.options:
+        raise DataError(
+            "which values are black and white was decided in training; leave ?range= out."
+        )
     path = user_path(spec.path)
     if not path.exists():
         raise DataError(f"{path} does not exist; give a folder of pictures.")
@@ -211,17 +215,31 @@ def _pictures(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
     def batches() -> Iterator[Batch]:
         for start in range(0, len(names), BATCH):
             part = names[start : start + BATCH]
-            pictures = read_images(tree, part, height, channels)
-            if pictures.wide:
-                raise DataError(
-                    f"{path}: {pictures.wide} of the pictures {first_few(part)} have more than 8 "
-                    "bits of grey, and a run does not record which values were black and white in "
-                    "training; convert them to 8 bits as the training pictures were."
-                )
+            pictures = read_images(tree, part, height, channels, facts.grey)
+            problem = _depth_problem(pictures, facts)
+            if problem:
+                raise DataError(f"{path}: of the pictures {first_few(part)}, {problem}.")
             ids = [readable(name) for name in part]
             yield Batch(stored_form(pictures.pixels, facts), ids, labels[start : start + BATCH])
 
     return NewExamples(len(names), batches)
+
+
+def _depth_problem(pictures: Pictures, facts: DataFacts) -> str | None:
+    """Why pictures cannot be brought to the model's grey values, in words, or None."""
+    known, narrow = facts.grey, len(pictures.pixels) - pictures.wide
+    if pictures.wide and known is None:
+        return (
+            f"{pictures.wide} have more than 8 bits of grey, and the model was trained on pictures "
+            "of 8 bits, so nothing says which values are black and white; convert them to 8 bits "
+            "as the training pictures were"
+        )
+    if narrow and known is not None and not known.beside_bytes:
+        return (
+            f"{narrow} have 8 bits, and the model was trained on pictures with more, whose values "
+            f"from {known} are black to white; give them as the training pictures were"
+        )
+    return None
 
 
 def _folder_labels(names: Sequence[str], facts: DataFacts) -> list[int | None]:

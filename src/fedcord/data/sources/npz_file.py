@@ -52,10 +52,10 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     groups: list[dict[str, Labels]] = [{}, {}]
     group_names: dict[str, tuple[str, ...]] = {}
     for name, values in train_groups.items():
-        numbers, words = _ranked(path, f"group '{name}'", [values, test_groups.get(name)])
+        numbers, called = _ranked(path, f"group '{name}'", [values, test_groups.get(name)])
         for target, column in zip(groups, numbers, strict=False):
             target[name] = column
-        group_names[name] = words
+        group_names[name] = called
     if len(inputs) == 1:
         _check_rows(path, inputs[0], labels[0], groups[0])
         rows = stratified_test_part(labels[0], "npz")
@@ -118,9 +118,10 @@ def read_new_rows(spec: DatasetSpec, kind: Kind) -> NewRows:
     layout = spec.choice("layout", "auto", ("auto", "nhwc", "nchw"))
     wanted = spec.choice("kind", "text" if kind == "text" else "auto", ("auto", "text"))
     if kind == "text" and arrays["x"].dtype.kind == "U" and arrays["x"].ndim == 1:
-        inputs, found = [arrays["x"]], kind  # texts as they are written
+        read: tuple[list[Array], Kind] = [arrays["x"]], "text"  # texts as they are written
     else:
-        inputs, found = _inputs(path, [arrays["x"]], layout, wanted)
+        read = _inputs(path, [arrays["x"]], layout, wanted)
+    inputs, found = read
     columns = {}
     for name in ("id", "y"):
         column = arrays.get(name)
