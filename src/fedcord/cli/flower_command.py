@@ -106,6 +106,11 @@ def _study(arguments: argparse.Namespace) -> int | None:
     if arguments.metric is not None:
         settings["metric"] = arguments.metric
     study = load_study(file, settings, arguments.assignments)
+    if study.tune is not None:
+        raise ConfigError(
+            f"'{file}' has [tune], which is not done over Flower: tune with 'fedcord tune {file}', "
+            "write what it has chosen into [params] or [variants], and leave [tune] out."
+        )
     runs = study.runs()
     if arguments.subcommand != "app":
         return _run_study(study, arguments)
