@@ -54,11 +54,13 @@ class Sites:
         reach: opens the way to them; every message takes the terms along.
         stated: what the study says of the task before anybody is asked.
         name: of the way, for the result.
+        device: where the server's own networks run; None: as configured. Sites have their own.
     """
 
     reach: Callable[[Terms], Transport]
     stated: Stated = field(default_factory=Stated)
     name: str = "sites"
+    device: str | None = None
 
 
 @dataclass(frozen=True)
