@@ -78,6 +78,8 @@ class Plan:
         """
         values = {k: v for k, v in self.values.items() if k not in ("data_dirs", "device")}
         task = {**self.facts.plain(), **values}
+        if self.facts.words is not None:  # everybody has them by the terms of the run
+            task["words"] = self.facts.words.digest
         return Agreement(self.config.hash, task, secure=self.config.secure)
 
 
@@ -295,20 +297,27 @@ def standardised(facts: DataFacts, population: Population) -> DataFacts:
     return replace(facts, mean=mean, std=std)
 
 
-def make_plan(config: RunConfig, facts: DataFacts, data_dirs: Sequence[Path] | None = None) -> Plan:
+def make_plan(
+    config: RunConfig,
+    facts: DataFacts,
+    data_dirs: Sequence[Path] | None = None,
+    device: str | None = None,
+) -> Plan:
     """The plan of a run over data of these facts, wherever the data is.
 
     Args:
         config: from `load_config`.
         facts: with the constants of preparation.
         data_dirs: where to look for weights.
+        device: where networks run here, of a server or site that has its own; None: as configured.
     """
     check_networks(config, facts, data_dirs)
     algorithm: Algorithm | None = config.method
     if algorithm is None:
         raise ConfigError("there is no algorithm in this configuration; make it by load_config.")
-    find_device(config.device)
-    values = task_values(facts, config.model, data_dirs or (), config.device)
+    device = device or config.device
+    find_device(device)
+    values = task_values(facts, config.model, data_dirs or (), device)
     task, encoder = task_from_values(values), None
     review = _reviewed(algorithm, task, config)
     if review.errors:
