@@ -321,6 +321,8 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "dense": Row({**TAUGHT, "epochs": 2}, _one_shot(learns=0.6)),
         "ensemble": Row({"local": LONG}, _one_shot()),
         "fedavg": Row(expectations=_random),
+        "centralised": Row(expectations=_random),
+        "local": Row(expectations=lambda: Expectations(is_random=True, learns_with="clients")),
         "scaffold": Row(expectations=_scaffold),
         "fednova": Row(expectations=_fednova),
         "feddyn": Row(expectations=_feddyn),

@@ -57,7 +57,8 @@ def test_it_is_adam_without_bias_correction_on_the_pseudo_gradient() -> None:
 def test_momentum_is_torchs_sgd_on_the_pseudo_gradient() -> None:
     parameter = torch.zeros(3, requires_grad=True)
     theirs = torch.optim.SGD([parameter], lr=0.3, momentum=0.8)
-    rule, tensors, moments = ServerRule("momentum", 0.3, 0.8), {"b": torch.zeros(3)}, {}
+    rule = ServerRule("momentum", 0.3, 0.8)
+    tensors, moments = {"b": torch.zeros(3)}, dict[str, Tensor]()
     for change in _changes(6):
         mean = {"b": tensors["b"] + change["b"]}
         tensors, moments = server_step(rule, tensors, mean, moments)

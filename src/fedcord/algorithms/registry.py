@@ -71,6 +71,16 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "FedAvg with supervised contrast at every stage (Seo et al. 2024)",
             "averaging",
         ),
+        "centralised": AlgorithmInfo(
+            "fedcord.algorithms.bounds.centralised:Centralised",
+            "all data in one place: the ceiling, for simulations only",
+            "bounds",
+        ),
+        "local": AlgorithmInfo(
+            "fedcord.algorithms.bounds.local:Local",
+            "every client its own network, nothing shared: the floor for personal models",
+            "bounds",
+        ),
         "scaffold": AlgorithmInfo(
             "fedcord.algorithms.optimisation.scaffold:SCAFFOLD",
             "FedAvg with steps corrected by control variates (Karimireddy et al. 2020)",

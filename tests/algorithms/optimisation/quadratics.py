@@ -55,7 +55,8 @@ class Client:
     def reached(self, start: Tensor, lr: float, steps: int) -> Tensor:
         """Where plain gradient descent ends."""
         a, b = torch.tensor([self.curvature, self.centre], dtype=torch.float64)
-        return b + (1 - lr * a) ** steps * (start - b)
+        end: Tensor = b + (1 - lr * a) ** steps * (start - b)
+        return end
 
 
 CLIENTS = (
@@ -112,7 +113,7 @@ def fixed_point(method: Algorithm, clients: Sequence[Client] = CLIENTS) -> Tenso
     here, ends = env(), []
     for start in (0.0, 1.0):
         state = method.init(here)
-        state.shared[POSITION].fill_(start)  # type: ignore[union-attr]
+        state.shared[POSITION].fill_(start)
         sent = [
             (k, method.client_update(state.shared, {}, client.data, here.at(k)).update)
             for k, client in enumerate(clients)
