@@ -31,6 +31,10 @@ from fedcord.algorithms.oneshot.ladder import PRESETS
 from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.oneshot import OneShot
 from fedcord.algorithms.oneshot.policy import Policy
+from fedcord.algorithms.optimisation.feddisco import FedDisco
+from fedcord.algorithms.optimisation.fedlc import FedLC
+from fedcord.algorithms.optimisation.fednova import FedNova
+from fedcord.algorithms.optimisation.fedopt import FedOpt
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.checks.compare import difference
 from fedcord.checks.expectations import Expectations, Identity, Limit
@@ -80,6 +84,53 @@ def _fedprox() -> Expectations:
         FedProx(proximal_weight=0.0, local=QUICK),
         FedAvg(local=QUICK),
         unlike=FedProx(proximal_weight=1.0, local=QUICK),
+    )
+    return Expectations(is_random=True, limits=(limit,))
+
+
+def _scaffold() -> Expectations:
+    # in the first round, the client's control variate is how it moved the server's
+    return Expectations(is_random=True, memory_may_be_sent=("control.*",))
+
+
+def _fednova() -> Expectations:
+    equal = dataclasses.replace(QUICK, steps=3)
+    limit = Limit("equal steps are FedAvg", FedNova(equal), FedAvg(equal), unlike=FedNova(QUICK))
+    return Expectations(is_random=True, limits=(limit,))
+
+
+def _fedopt() -> Expectations:
+    limit = Limit(
+        "momentum = 0 is FedAvg",
+        FedOpt("momentum", 1.0, 0.0, local=QUICK),
+        FedAvg(local=QUICK),
+        unlike=FedOpt("momentum", 1.0, 0.9, local=QUICK),
+    )
+    # the server goes further than the mean, and its velocity is a weight that started at zero
+    sent = ("first.*norm?.*",)
+    return Expectations(is_random=True, identity=None, limits=(limit,), private_may_be_sent=sent)
+
+
+def _feddyn() -> Expectations:
+    # the server goes further than the mean; a drift is a weight that started at zero
+    sent = ("drift.*norm?.*",)
+    return Expectations(is_random=True, identity=None, memory_may_be_sent=sent)
+
+
+def _fedlc() -> Expectations:
+    alone = dataclasses.replace(QUICK, clip=1e9)  # FedAvg too trains one client at a time
+    limit = Limit(
+        "calibration = 0 is FedAvg", FedLC(0.0, alone), FedAvg(alone), unlike=FedLC(1.0, alone)
+    )
+    return Expectations(is_random=True, limits=(limit,))
+
+
+def _feddisco() -> Expectations:
+    limit = Limit(
+        "discrepancy_weight = offset = 0 is FedAvg",
+        FedDisco(0.0, 0.0, QUICK),
+        FedAvg(local=QUICK),
+        unlike=FedDisco(0.5, 0.1, QUICK),
     )
     return Expectations(is_random=True, limits=(limit,))
 
@@ -270,6 +321,17 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "dense": Row({**TAUGHT, "epochs": 2}, _one_shot(learns=0.6)),
         "ensemble": Row({"local": LONG}, _one_shot()),
         "fedavg": Row(expectations=_random),
+        "centralised": Row(expectations=_random),
+        "local": Row(expectations=lambda: Expectations(is_random=True, learns_with="clients")),
+        "scaffold": Row(expectations=_scaffold),
+        "fednova": Row(expectations=_fednova),
+        "feddyn": Row(expectations=_feddyn),
+        "fedlc": Row(expectations=_fedlc),
+        "feddisco": Row(expectations=_feddisco),
+        "fedavgm": Row(expectations=_fedopt),
+        "fedadam": Row(expectations=_fedopt),
+        "fedyogi": Row(expectations=_fedopt),
+        "fedadagrad": Row(expectations=_fedopt),
         "fedavg-oneshot": Row({"local": LONG}, _one_shot("fused")),
         "feddf": Row({**TAUGHT, "steps": 5, "proxy_size": 32}, _one_shot(learns=0.6)),
         "fedetf": Row({"local": LONG}, _one_shot("fused.model")),

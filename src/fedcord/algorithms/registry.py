@@ -24,7 +24,7 @@ class AlgorithmInfo:
     Attributes:
         path: `module:Class`.
         summary: one line.
-        family: averaging, prototype, oneshot, analytic or own.
+        family: averaging, optimisation, bounds, prototype, oneshot, analytic or own.
         preset: parameter values this name stands for, as nested plain values.
         is_logged: whether it is a step of docs/algorithms/ladder.md kept to be reproduced, listed
             only on demand.
@@ -71,6 +71,68 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "FedAvg with supervised contrast at every stage (Seo et al. 2024)",
             "averaging",
         ),
+        "centralised": AlgorithmInfo(
+            "fedcord.algorithms.bounds.centralised:Centralised",
+            "all data in one place: the ceiling, for simulations only",
+            "bounds",
+        ),
+        "local": AlgorithmInfo(
+            "fedcord.algorithms.bounds.local:Local",
+            "every client its own network, nothing shared: the floor for personal models",
+            "bounds",
+        ),
+        "scaffold": AlgorithmInfo(
+            "fedcord.algorithms.optimisation.scaffold:SCAFFOLD",
+            "FedAvg with steps corrected by control variates (Karimireddy et al. 2020)",
+            "optimisation",
+        ),
+        "fednova": AlgorithmInfo(
+            "fedcord.algorithms.optimisation.fednova:FedNova",
+            "FedAvg in which more steps do not count more (Wang et al. 2020)",
+            "optimisation",
+        ),
+        "feddyn": AlgorithmInfo(
+            "fedcord.algorithms.optimisation.feddyn:FedDyn",
+            "clients' losses bent until their minima meet (Acar et al. 2021)",
+            "optimisation",
+        ),
+        "fedlc": AlgorithmInfo(
+            "fedcord.algorithms.optimisation.fedlc:FedLC",
+            "FedAvg with scores calibrated by a client's classes (Zhang et al. 2022)",
+            "optimisation",
+        ),
+        "feddisco": AlgorithmInfo(
+            "fedcord.algorithms.optimisation.feddisco:FedDisco",
+            "FedAvg in which unlike class shares count less (Ye et al. 2023)",
+            "optimisation",
+        ),
+        **{
+            name: AlgorithmInfo(
+                "fedcord.algorithms.optimisation.fedopt:FedOpt", summary, "optimisation", preset
+            )
+            for name, summary, preset in (
+                (
+                    "fedavgm",
+                    "FedAvg with momentum at the server (Hsu et al. 2019)",
+                    {"rule": "momentum", "server_lr": 1.0},
+                ),
+                (
+                    "fedadam",
+                    "FedAvg with Adam at the server (Reddi et al. 2021)",
+                    {"rule": "adam"},
+                ),
+                (
+                    "fedyogi",
+                    "FedAvg with Yogi at the server (Reddi et al. 2021)",
+                    {"rule": "yogi"},
+                ),
+                (
+                    "fedadagrad",
+                    "FedAvg with Adagrad at the server (Reddi et al. 2021)",
+                    {"rule": "adagrad", "momentum": 0.0},
+                ),
+            )
+        },
         "fedhpro": AlgorithmInfo(
             "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
             "features contrasted with prototypes fitted to clients' gradients (Wang et al. 2026)",

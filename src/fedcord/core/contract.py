@@ -167,6 +167,8 @@ class Traits:
             client must send may then depend on who it is, and not all need send the same.
         looks_through_network: inputs are used only as prepared and only through the network's
             features. Where the network is frozen, its features can be given instead.
+        gathers_examples: updates hold clients' training examples, for a bound of what could be
+            learnt. That is for simulations: sites refuse it.
         settles_first: how many rounds make something that does depend on who holds what, and what
             that is, in words, where the rounds after them do not; None when there are none.
 
@@ -188,6 +190,7 @@ class Traits:
     keeps_own_models: bool = False
     mixes_networks: bool = False
     looks_through_network: bool = False
+    gathers_examples: bool = False
     settles_first: tuple[int, str] | None = None
 
     personalizes: bool | None = None

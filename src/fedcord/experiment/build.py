@@ -24,7 +24,7 @@ from fedcord.data.partition import Partition
 from fedcord.data.registry import load_dataset
 from fedcord.data.standardise import standardisation
 from fedcord.data.tables.prepared import prepared
-from fedcord.data.transforms import augmentations, prepare_fn
+from fedcord.data.transforms import DTYPES, augmentations, prepare_fn
 from fedcord.engine.agreement import Agreement
 from fedcord.engine.attack import LABEL_FLIP, Attack, with_flipped_labels
 from fedcord.engine.blueprint import Blueprint
@@ -385,5 +385,6 @@ def task_from_values(values: Mapping[str, Any]) -> Task:
         prepare=prepare_fn(kind, mean, std),
         augmentations=augmentations(kind, mean, std),
         device=torch.device(values.get("device", CPU)),
+        input_dtype=DTYPES[kind],
         make_fixed=lambda name: cast(FixedNetwork, factory(f"frozen:{name}")(None)),
     )

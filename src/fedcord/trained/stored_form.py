@@ -16,14 +16,9 @@ from torch import Tensor
 from fedcord.core.errors import DataError
 from fedcord.data.dataset import Array
 from fedcord.data.facts import DataFacts
+from fedcord.data.transforms import DTYPES
 from fedcord.data.vocabulary import Vocabulary
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "image": torch.uint8,
-    "vector": torch.float32,
-    "text": torch.int64,
-}
-"""By kind of example, the type of what is stored."""
 FORMS: Mapping[str, str] = {
     "image": "uint8 images with values from 0 to 255",
     "vector": "numbers as they are, not scaled",

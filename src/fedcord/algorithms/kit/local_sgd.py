@@ -68,22 +68,20 @@ class LocalSGD:
             return self.lr * self.decay**env.round
         return self.lr
 
+    def num_steps(self, num_examples: int) -> int:
+        """Steps of a visit to a client with so many examples (paper: τ or K)."""
+        if num_examples == 0:
+            return 0
+        return self.steps or self.epochs * math.ceil(num_examples / self.batch_size)
+
     def batches(self, num_examples: int, generator: Generator) -> Iterator[Tensor]:
         """Indices of each step's batch: shuffled epochs, the last batch of each may be small."""
-        if num_examples == 0:
-            return
-        taken = 0
-        while True:
+        taken, wanted = 0, self.num_steps(num_examples)
+        while taken < wanted:
             order = torch.randperm(num_examples, generator=generator)
-            for batch in order.split(self.batch_size):
+            for batch in order.split(self.batch_size)[: wanted - taken]:
                 yield batch
                 taken += 1
-                if taken == self.steps:
-                    return
-            if self.steps is None and taken >= self.epochs * math.ceil(
-                num_examples / self.batch_size
-            ):
-                return
 
     def train(
         self,
