@@ -330,10 +330,12 @@ def _declared(config: RunConfig) -> dict[str, Space]:
         usual = build(type(config.method), info.preset)
     elif all(not _is_required(field) for field in dataclasses.fields(config.method)):
         usual = type(config.method)()
+    known = {row[0] for row in describe(type(usual), usual=usual)}
     return {
         name: space
         for name, space in declared_spaces(config.method).items()
-        if value_of(config.method, name) == value_of(usual, name)
+        # a part of another class than usual has values that are its own
+        if name not in known or value_of(config.method, name) == value_of(usual, name)
     }
 
 
