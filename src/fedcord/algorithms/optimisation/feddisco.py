@@ -56,7 +56,8 @@ class FedDisco(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
-        return Traits(looks_through_network=self.local.augment == "none", stacks=True)
+        unchanged = self.local.augment == "none"
+        return replace(self.traits_of_averaging(), looks_through_network=unchanged, stacks=True)
 
     def can_stack(self, task: Task) -> bool:
         """Whether the network and settings are plain enough to train clients in one go."""
@@ -97,7 +98,7 @@ class FedDisco(AveragesModels):
             (client, replace(update, weight=weight, tensors=_without_number(update.tensors)))
             for (client, update), weight in zip(arrived, weights, strict=True)
         )
-        return super().aggregate(state, models, env)
+        return state.next(self.combine.join(models, state.shared))
 
     def weights(self, updates: Sequence[Update]) -> list[float]:
         """What clients count, in units of examples."""

@@ -27,7 +27,7 @@ and the server's mean is off by that much.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -64,7 +64,8 @@ class FedDyn(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
-        return Traits(looks_through_network=self.local.augment == "none")
+        unchanged = self.local.augment == "none"
+        return replace(self.traits_of_averaging(), looks_through_network=unchanged)
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
@@ -91,7 +92,7 @@ class FedDyn(AveragesModels):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The mean of the clients' models, and the mean of all drifts on top of it."""
         weights: dict[int, float] = {}
-        mean = dict(super().aggregate(state, noted(updates, weights), env).shared)
+        mean = self.combine.join(noted(updates, weights), state.shared)
         heard = Heard.after(state.private, weights)
         drift: dict[str, Tensor] = {}
         for name, before in trained_weights(state.shared, env.task).items():

@@ -35,7 +35,16 @@ from fedcord.algorithms.kit.model_exchange import AveragesModels, model_spec
 from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
 from fedcord.algorithms.kit.steps import gradient_weight, needs_sgd
 from fedcord.algorithms.kit.trained_weights import trained_weights
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Updates
+from fedcord.core.contract import (
+    ClientId,
+    ClientResult,
+    Env,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -56,7 +65,8 @@ class FedNova(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
-        return Traits(looks_through_network=self.local.augment == "none", stacks=True)
+        unchanged = self.local.augment == "none"
+        return replace(self.traits_of_averaging(), looks_through_network=unchanged, stacks=True)
 
     def review(self, task: Task) -> Review:
         """Whether the way of a client adds up its gradients."""
@@ -95,29 +105,35 @@ class FedNova(AveragesModels):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The mean of the ways of equal length, as long as the clients' are on average."""
         before = trained_weights(state.shared, env.task)
-        reference = 0.0
-
-        def of_equal_length() -> Updates:
-            """Models as if everybody had made as many steps as the first.
-
-            The common length is set right afterwards; without it nothing need be held back until
-            the mean length is known, and clients of equal steps keep their bits.
-            """
-            nonlocal reference
-            for client, update in updates:
-                steps = float(update.tensors[STEPS])
-                reference = reference or steps
-                if steps > 0 and steps != reference:
-                    made = {
-                        n: t + (reference / steps) * (update.tensors[n] - t)
-                        for n, t in before.items()
-                    }
-                    update = replace(update, tensors={**update.tensors, **made})
-                yield client, update
-
-        mean = dict(super().aggregate(state, of_equal_length(), env).shared)
-        length = float(mean.pop(STEPS))
+        lengths: list[tuple[ClientId, Update]] = []
+        mean = self.combine.join(_of_equal_length(updates, before, lengths), state.shared)
+        length = float(self.combine.join(iter(lengths), {STEPS: torch.zeros(())})[STEPS])
+        reference = _reference(lengths)
         if reference and length != reference:
             for name, start in before.items():
                 mean[name] = start + (length / reference) * (mean[name] - start)
         return state.next(mean)
+
+
+def _of_equal_length(
+    updates: Updates, before: Tensors, lengths: list[tuple[ClientId, Update]]
+) -> Updates:
+    """Models as if everybody had made as many steps as the first; their steps go to `lengths`.
+
+    The common length is set right afterwards; without it nothing need be held back until the mean
+    length is known, and clients of equal steps keep their bits.
+    """
+    for client, update in updates:
+        model = dict(update.tensors)
+        steps = {STEPS: model.pop(STEPS)}
+        lengths.append((client, replace(update, tensors=steps)))
+        own, reference = float(steps[STEPS]), _reference(lengths)
+        if own > 0 and own != reference:
+            for name, start in before.items():
+                model[name] = start + (reference / own) * (model[name] - start)
+        yield client, replace(update, tensors=model)
+
+
+def _reference(lengths: list[tuple[ClientId, Update]]) -> float:
+    """The steps of the first client that made any; 0 when none did."""
+    return next((n for _, u in lengths if (n := float(u.tensors[STEPS])) > 0), 0.0)

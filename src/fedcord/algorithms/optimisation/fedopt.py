@@ -28,7 +28,7 @@ the first round of FedAvgM with `server_lr = 1`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedcord.algorithms.kit.cross_entropy_training import train_received
 from fedcord.algorithms.kit.local_sgd import LocalSGD
@@ -69,11 +69,16 @@ class FedOpt(AveragesModels):
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
         unchanged = self.local.augment == "none"
-        return Traits(looks_through_network=unchanged, stacks=True, sums_suffice=True)
+        return replace(
+            self.traits_of_averaging(),
+            looks_through_network=unchanged,
+            stacks=True,
+            sums_suffice=self.combine.needs_only is not None,
+        )
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
-        return "mean"
+        """The mean of the clients' models, unless they are joined by a robust rule."""
+        return self.combine.needs_only
 
     def can_stack(self, task: Task) -> bool:
         """Whether the network and settings are plain enough to train clients in one go."""
@@ -97,7 +102,7 @@ class FedOpt(AveragesModels):
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """A step towards the mean of the clients' models."""
-        averaged = super().aggregate(state, updates, env)
+        averaged = self.combine.join(updates, state.shared)
         rule = ServerRule(
             self.rule,
             self.server_lr,
@@ -107,5 +112,5 @@ class FedOpt(AveragesModels):
             second_start=self.adaptivity**2,
         )
         before = trained_weights(state.shared, env.task)
-        after, moments = server_step(rule, before, averaged.shared, state.private)
-        return state.next({**averaged.shared, **after}, moments)
+        after, moments = server_step(rule, before, averaged, state.private)
+        return state.next({**averaged, **after}, moments)

@@ -29,7 +29,7 @@ by that much.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +74,8 @@ class SCAFFOLD(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
-        return Traits(looks_through_network=self.local.augment == "none")
+        unchanged = self.local.augment == "none"
+        return replace(self.traits_of_averaging(), looks_through_network=unchanged)
 
     def review(self, task: Task) -> Review:
         """Option II reads gradients from the way that was made, which SGD alone allows."""
@@ -116,7 +117,7 @@ class SCAFFOLD(AveragesModels):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """A step towards the mean model, and the mean of all control variates."""
         weights: dict[int, float] = {}
-        mean = dict(super().aggregate(state, noted(updates, weights), env).shared)
+        mean = self.combine.join(noted(updates, weights), state.shared)
         heard = Heard.after(state.private, weights)
         for name, before in trained_weights(state.shared, env.task).items():
             control = f"{CONTROL}.{name}"
