@@ -101,7 +101,7 @@ def test_bounds_are_lines_across_the_final_scores_and_rows_too(write_study: Stud
     (axes,) = final_figure(board).axes
     lines = [line for line in axes.lines if line.get_label() == "centralised"]
     assert [np.asarray(line.get_xdata()).tolist() for line in lines] == [pytest.approx([92, 92])]
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["centralised", "fedavg"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["fedavg", "centralised"]
 
 
 def test_bounds_alone_are_curves_like_others(write_study: StudyWriter) -> None:
