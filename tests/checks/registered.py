@@ -16,6 +16,7 @@ from fedcord.algorithms.accord.selection import Selection
 from fedcord.algorithms.analytic.afl import AFL
 from fedcord.algorithms.analytic.afl_aa import AFLByModels
 from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.fed3r import Fed3R
 from fedcord.algorithms.analytic.layerwise import Layers
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
@@ -186,6 +187,21 @@ def _afl_aa() -> Expectations:
     return Expectations(is_random=True, limits=(limit,))
 
 
+def _fed3r() -> Expectations:
+    limit = Limit(
+        "without scaling it is AFL with the same ridge",
+        Fed3R(ridge=0.3, normalise=False, features=NARROW),
+        AFL(ridge=0.3, features=NARROW),
+        unlike=Fed3R(ridge=0.3, features=NARROW),
+    )
+    return Expectations(is_random=True, limits=(limit,))
+
+
+def _averaged_head() -> Expectations:
+    # the classifier is not one that a client sent
+    return Expectations(is_random=True, identity=None)
+
+
 def _random() -> Expectations:
     return Expectations(is_random=True)
 
@@ -315,6 +331,15 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "afl": Row({"features": NARROW}, _random),
         "afl-aa": Row({"features": NARROW}, _afl_aa),
         "apfl": Row({"features": NARROW}, _random),
+        "ccvr": Row({"inner": FedAvg(QUICK), "virtual": 50, "epochs": 5}, _averaged_head),
+        "exact-head": Row({"inner": FedAvg(QUICK)}, _averaged_head),
+        "fed3r": Row({"features": NARROW}, _fed3r),
+        "fed3r-rf": Row({"features": FeatureMap(expansion="rff", width=24)}, _random),
+        "fed3r+ft": Row({"inner": FedAvg(QUICK)}, _averaged_head),
+        "fedncm": Row(
+            {"features": FeatureMap(expansion="none", unit=False, bias=False)},
+            lambda: Expectations(is_random=False),
+        ),
         "deepafl": Row({"features": NARROW, "blocks": 2, "width": 16}, _random),
         "fedacnnl": Row({"layers": SHALLOW}, _random),
         "co-boosting": Row({**TAUGHT, "epochs": 2}, _one_shot(learns=0.6)),

@@ -133,6 +133,21 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
                 ),
             )
         },
+        "exact-head": AlgorithmInfo(
+            "fedcord.algorithms.averaging.exact_head:ExactHead",
+            "any averaging method, its classifier replaced at the end by the exact ridge one",
+            "averaging",
+        ),
+        "ccvr": AlgorithmInfo(
+            "fedcord.algorithms.averaging.ccvr:CCVR",
+            "any averaging method, its classifier calibrated on drawn features (Luo et al. 2021)",
+            "averaging",
+        ),
+        "fed3r+ft": AlgorithmInfo(
+            "fedcord.algorithms.averaging.fed3r_ft:Fed3RFineTuned",
+            "the exact ridge classifier first, then fine-tuning by averaging (Fanì et al. 2024)",
+            "averaging",
+        ),
         "fedhpro": AlgorithmInfo(
             "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
             "features contrasted with prototypes fitted to clients' gradients (Wang et al. 2026)",
@@ -211,6 +226,22 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         "afl-aa": AlgorithmInfo(
             "fedcord.algorithms.analytic.afl_aa:AFLByModels",
             "AFL as published: local models joined by the absolute aggregation law",
+            "analytic",
+        ),
+        "fed3r": AlgorithmInfo(
+            "fedcord.algorithms.analytic.fed3r:Fed3R",
+            "ridge regression on fixed features, classes of one length (Fanì et al. 2024)",
+            "analytic",
+        ),
+        "fed3r-rf": AlgorithmInfo(
+            "fedcord.algorithms.analytic.fed3r:Fed3R",
+            "Fed3R on random Fourier features of a Gaussian kernel (Fanì et al. 2024)",
+            "analytic",
+            {"features": {"expansion": "rff", "unit": True, "width": 2048}},
+        ),
+        "fedncm": AlgorithmInfo(
+            "fedcord.algorithms.analytic.fedncm:FedNCM",
+            "the nearest class mean on fixed features, from one sum (Legate et al. 2023)",
             "analytic",
         ),
         "apfl": AlgorithmInfo(

@@ -15,7 +15,7 @@ from fedcord.core.device import CPU
 from fedcord.data.facts import DataFacts
 from fedcord.engine.rounds import RoundRecord
 from fedcord.engine.traffic import ROUND, Phase, Traffic
-from fedcord.experiment.build import Plan
+from fedcord.experiment.build import Plan, attack_of
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.holdings import Holdings
 from fedcord.experiment.measured import by_metric, over_clients
@@ -154,11 +154,20 @@ def result_record(
         "config_hash": config.hash,
         "test_counts": list(holdings.test_counts or ()),
         "notes": [*holdings.notes, *plan.notes],
+        **_attack(config, holdings.num_clients),
         **identity(origin),
         "engine": engine,
         "run_dir": str(out),
         **{k: v for k, v in last.items() if k.startswith("per_") or k in ABOUT_ACCURACY},
     }
+
+
+def _attack(config: RunConfig, num_clients: int) -> dict[str, Any]:
+    """Who attacked, where somebody did."""
+    attack = attack_of(config, num_clients)
+    if attack is None:
+        return {}
+    return {"attack": {"what": config.attack, "clients": list(attack.clients)}}
 
 
 def _traffic(passed: Mapping[Phase, Traffic]) -> dict[str, dict[str, int]]:

@@ -156,6 +156,11 @@ def run(
     begun = given if given is not None and given.is_started else None
     if config.start is not None and start is None and begun is None:
         raise ConfigError("start: name the run to begin with, by --from RUN.")
+    if config.attack is not None and sites is not None:
+        raise ConfigError(
+            f"attack = '{config.attack}': attacks are simulated, and these clients are not; leave "
+            "attack out."
+        )
     identity: dict[str, Any] = {}
     if sites is None:
         experiment = build_experiment(

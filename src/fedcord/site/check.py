@@ -27,11 +27,12 @@ from fedcord.engine.population import Population
 from fedcord.engine.summands import needs_only
 from fedcord.engine.threads import torch_threads
 from fedcord.engine.traffic import WEIGHT_BYTES
-from fedcord.experiment.build import Plan, make_plan
+from fedcord.experiment.build import Plan
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.frozen_features import as_features
 from fedcord.experiment.terms import Terms
 from fedcord.site.own_data import SiteData, read_site
+from fedcord.site.own_plan import plan_at
 from fedcord.site.site_file import SiteFile
 
 TRIED_EXAMPLES = 16
@@ -122,7 +123,7 @@ def check_site(
             differences = stated.differences(found.facts)
             if differences:
                 raise DataError(f"{site.who} does not fit the study: {'; '.join(differences)}.")
-            plan = make_plan(config, facts, site.data_dirs or None)
+            plan = plan_at(site, config, facts)
             with torch_threads(config.threads):
                 rounds = tuple(_rounds(plan, _tried(found.agreed(facts), plan), site.client))
             counting = _counting(rounds, facts.num_classes)
