@@ -181,6 +181,7 @@ class Traits:
             out, by the verbs of `fedcord.experiment.forget`.
         sums_suffice: there are rounds in which the server needs no single update, only their sum
             or mean, as `needs_only` says; such rounds can be masked.
+        accounts_privacy: `privacy_spent` says what noise guarantees; see `fedcord.core.privacy`.
     """
 
     rounds: int | None = None
@@ -198,6 +199,7 @@ class Traits:
     holds_sums: bool | None = None
     holds_encoders: bool | None = None
     sums_suffice: bool | None = None
+    accounts_privacy: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -393,8 +395,5 @@ class SharesWork(Protocol):
     """
 
     def work(self, shared: Tensors, env: Env) -> Work | None:
-        """All but the client's own data and memory that decides `client_update` here.
-
-        None when nothing of this round can be shared.
-        """
+        """All but a client's data and memory that decides `client_update`; None: not to share."""
         ...
