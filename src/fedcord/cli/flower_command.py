@@ -36,6 +36,10 @@ SUBCOMMANDS = {
     "simulate": "run in Flower's simulation engine, which computes with Ray",
     "app": "write the app that a coordinator starts with `flwr run`",
 }
+DEVICES = {
+    "run": "where networks run, no part of the run's settings: auto, cpu, cuda, cuda:1 or mps",
+    "app": "where the server's networks run: auto, cpu, cuda, cuda:1 or mps; sites have their own",
+}
 KEYS = "make certificates and keys for tests, by which a SuperLink and its sites know each other"
 
 
@@ -54,6 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_data_flags(own)
         add_training_flags(own)
         add_exchange_flags(own)
+        own.add_argument(
+            "--device",
+            metavar="D",
+            dest="own_device",
+            default="",
+            help=DEVICES["app" if name == "app" else "run"],
+        )
         if name == "run":
             own.add_argument(
                 "--keys", metavar="DIR", type=path, help="let in sites with these keys only"
@@ -82,6 +93,8 @@ def execute(arguments: argparse.Namespace) -> int | None:
         require_flower()
     if arguments.metric is not None:
         find_metric(arguments.metric)  # before anything is started or written
+    if arguments.own_device:
+        _check_device(arguments.own_device, is_here=arguments.subcommand != "app")
     if arguments.algorithm.endswith(".toml"):
         return _study(arguments)
     find_own_modules([arguments.algorithm])
@@ -106,6 +119,11 @@ def _study(arguments: argparse.Namespace) -> int | None:
     if arguments.metric is not None:
         settings["metric"] = arguments.metric
     study = load_study(file, settings, arguments.assignments)
+    if study.tune is not None:
+        raise ConfigError(
+            f"'{file}' has [tune], which is not done over Flower: tune with 'fedcord tune {file}', "
+            "write what it has chosen into [params] or [variants], and leave [tune] out."
+        )
     runs = study.runs()
     if arguments.subcommand != "app":
         return _run_study(study, arguments)
@@ -115,6 +133,17 @@ def _study(arguments: argparse.Namespace) -> int | None:
         )
     _write_app(runs[0][1], arguments, study.metric, study.stated)
     return None
+
+
+def _check_device(text: str, is_here: bool) -> None:
+    """Refuse a word that names no device, and one that must be on this machine and is not."""
+    from fedcord.core.device import chosen_device, device_problem, find_device
+
+    problem = device_problem(text)
+    if problem:
+        raise ConfigError(problem)
+    if is_here:
+        find_device(chosen_device(text))
 
 
 def _write_app(
@@ -138,6 +167,7 @@ def _write_app(
         resume=arguments.resume or arguments.retry_failed,
         retry_failed=arguments.retry_failed,
         metric=DEFAULT if metric is None else metric,
+        device=arguments.own_device,
     )
     write_app(folder, told)
     if not arguments.quiet:
@@ -256,7 +286,7 @@ def _run(config: RunConfig, arguments: argparse.Namespace) -> None:
     keys = _keys(arguments, config.clients)
     with (
         RunBars(hidden=arguments.json or arguments.quiet) as bars,
-        rehearsal(out, config.clients, simulated, Path.cwd(), keys) as local,
+        rehearsal(out, config.clients, simulated, Path.cwd(), keys, arguments.own_device) as local,
     ):
         result = local.run(config, place, bars.watch(config.algorithm, config.seed))
     show_result(result, bars, arguments.json, was_finished, arguments.metric)
@@ -277,7 +307,7 @@ def _run_study(study: Study, arguments: argparse.Namespace) -> int:
     keys = _keys(arguments, nodes)
     with (
         RunBars(arguments.json or arguments.quiet, total) as bars,
-        rehearsal(root, nodes, simulated, Path.cwd(), keys) as local,
+        rehearsal(root, nodes, simulated, Path.cwd(), keys, arguments.own_device) as local,
     ):
         failures = run_study(study, root, place, bars.study(), run_one=local.run)
     return show_study(root, failures, total, arguments.json, study.metric)

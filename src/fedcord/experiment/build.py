@@ -24,7 +24,7 @@ from fedcord.data.partition import Partition
 from fedcord.data.registry import load_dataset
 from fedcord.data.standardise import standardisation
 from fedcord.data.tables.prepared import prepared
-from fedcord.data.transforms import augmentations, prepare_fn
+from fedcord.data.transforms import DTYPES, augmentations, prepare_fn
 from fedcord.engine.agreement import Agreement
 from fedcord.engine.attack import LABEL_FLIP, Attack, with_flipped_labels
 from fedcord.engine.blueprint import Blueprint
@@ -78,6 +78,8 @@ class Plan:
         """
         values = {k: v for k, v in self.values.items() if k not in ("data_dirs", "device")}
         task = {**self.facts.plain(), **values}
+        if self.facts.words is not None:  # everybody has them by the terms of the run
+            task["words"] = self.facts.words.digest
         return Agreement(self.config.hash, task, secure=self.config.secure)
 
 
@@ -295,20 +297,27 @@ def standardised(facts: DataFacts, population: Population) -> DataFacts:
     return replace(facts, mean=mean, std=std)
 
 
-def make_plan(config: RunConfig, facts: DataFacts, data_dirs: Sequence[Path] | None = None) -> Plan:
+def make_plan(
+    config: RunConfig,
+    facts: DataFacts,
+    data_dirs: Sequence[Path] | None = None,
+    device: str | None = None,
+) -> Plan:
     """The plan of a run over data of these facts, wherever the data is.
 
     Args:
         config: from `load_config`.
         facts: with the constants of preparation.
         data_dirs: where to look for weights.
+        device: where networks run here, of a server or site that has its own; None: as configured.
     """
     check_networks(config, facts, data_dirs)
     algorithm: Algorithm | None = config.method
     if algorithm is None:
         raise ConfigError("there is no algorithm in this configuration; make it by load_config.")
-    find_device(config.device)
-    values = task_values(facts, config.model, data_dirs or (), config.device)
+    device = device or config.device
+    find_device(device)
+    values = task_values(facts, config.model, data_dirs or (), device)
     task, encoder = task_from_values(values), None
     review = _reviewed(algorithm, task, config)
     if review.errors:
@@ -376,5 +385,6 @@ def task_from_values(values: Mapping[str, Any]) -> Task:
         prepare=prepare_fn(kind, mean, std),
         augmentations=augmentations(kind, mean, std),
         device=torch.device(values.get("device", CPU)),
+        input_dtype=DTYPES[kind],
         make_fixed=lambda name: cast(FixedNetwork, factory(f"frozen:{name}")(None)),
     )

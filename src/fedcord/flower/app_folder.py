@@ -46,6 +46,7 @@ class AppConfig:
         data_dirs: where the server looks for the weights of frozen networks.
         sites: a folder with the sites' files by number, for simulated nodes.
         outcome: a file to write the result to, for whoever waits for it.
+        device: where the server's own networks run; empty: as the settings say.
     """
 
     settings: str
@@ -62,6 +63,7 @@ class AppConfig:
     data_dirs: tuple[str, ...] = ()
     sites: str = ""
     outcome: str = ""
+    device: str = ""
 
     @staticmethod
     def of(config: RunConfig, stated: Stated | None = None, **more: Any) -> AppConfig:

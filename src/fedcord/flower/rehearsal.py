@@ -48,12 +48,16 @@ class Rehearsal:
         num_nodes: SuperNodes, or simulated ones.
         simulated: whether they are.
         all_finished: whether every run so far has ended with a result.
+        device: where networks run, of the server and of every node; empty: as configured.
     """
 
-    def __init__(self, network: LocalNetwork, num_nodes: int, simulated: bool = False) -> None:
+    def __init__(
+        self, network: LocalNetwork, num_nodes: int, simulated: bool = False, device: str = ""
+    ) -> None:
         self.network = network
         self.num_nodes = num_nodes
         self.simulated = simulated
+        self.device = device
         self.all_finished = True
 
     def run(
@@ -90,6 +94,7 @@ class Rehearsal:
             data_dirs=_absolute(place),
             sites=str(self._sites) if self.simulated else "",
             outcome=str(outcome),
+            device=self.device,
         )
         app = self.network.folder / "app"
         write_app(app, told)
@@ -102,7 +107,8 @@ class Rehearsal:
     def start_nodes(self, config: RunConfig, place: Place) -> None:
         """Have the sites of this run up; a SuperNode serves all runs of a study."""
         for client in range(self.num_nodes):
-            write_rehearsing_site(self._sites / str(client) / SITE_FILE, config, client, place)
+            file = self._sites / str(client) / SITE_FILE
+            write_rehearsing_site(file, config, client, place, self.device)
         self.network.start()
         for client in range(self.num_nodes):
             node = self.network.nodes.get(client)
@@ -140,7 +146,9 @@ class Rehearsal:
             time.sleep(LOOK_SECONDS)
 
 
-def write_rehearsing_site(path: Path, config: RunConfig, client: int, place: Place) -> None:
+def write_rehearsing_site(
+    path: Path, config: RunConfig, client: int, place: Place, device: str = ""
+) -> None:
     """The file of a site that takes a client's share of the run's data set."""
     values = {
         "client": client,
@@ -149,6 +157,7 @@ def write_rehearsing_site(path: Path, config: RunConfig, client: int, place: Pla
         "clients": config.clients,
         "algorithms": [config.algorithm] if ":" in config.algorithm else [],
         "data_dirs": list(_absolute(place)),
+        **({"device": device} if device else {}),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, tomli_w.dumps(values))
@@ -161,11 +170,12 @@ def rehearsal(
     simulated: bool = False,
     modules: Path | None = None,
     keys: Keys | None = None,
+    device: str = "",
 ) -> Iterator[Rehearsal]:
     """Nodes for as long as somebody needs them; their folder stays where a run is unfinished."""
     folder = root.parent / f"{root.name}.sites"
     with closing(LocalNetwork(folder, simulated, modules, keys)) as network:
-        made = Rehearsal(network, num_nodes, simulated)
+        made = Rehearsal(network, num_nodes, simulated, device)
         yield made
     if made.all_finished:
         shutil.rmtree(folder, ignore_errors=True)

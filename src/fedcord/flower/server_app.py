@@ -11,6 +11,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcord.core.atomic import write_atomically
+from fedcord.core.device import chosen_device
 from fedcord.core.errors import ConfigError, FedcordError
 from fedcord.engine.federation import Patience
 from fedcord.engine.rounds import RoundRecord
@@ -66,7 +67,9 @@ def _run(grid: Grid, told: AppConfig) -> dict[str, Any]:
         patience=Patience(told.quorum, told.deadline or None),
         metric=told.metric,
     )
-    return run(config, place, _progress(config), sites=Sites(reach, told.stated(), "flower"))
+    device = chosen_device(told.device) if told.device else None
+    sites = Sites(reach, told.stated(), "flower", device)
+    return run(config, place, _progress(config), sites=sites)
 
 
 def _waiting(there: int, wanted: int) -> None:

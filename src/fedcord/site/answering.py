@@ -29,12 +29,13 @@ from fedcord.engine.requests import (
     unpack_call,
 )
 from fedcord.engine.threads import torch_threads
-from fedcord.experiment.build import is_standardised, make_plan
+from fedcord.experiment.build import is_standardised
 from fedcord.experiment.frozen_features import as_features
 from fedcord.experiment.survey import COLUMNS, FIRST, MEAN, SECOND, SUMS, TABLE
 from fedcord.experiment.terms import Terms
 from fedcord.site.kept_model import is_final, keep_model
 from fedcord.site.own_data import SiteData, read_site
+from fedcord.site.own_plan import plan_at
 from fedcord.site.site_file import SiteFile, load_site
 
 MakeStore = Callable[[SiteFile, str], MemoryStore]
@@ -82,7 +83,7 @@ def node_of(site: SiteFile, terms: Terms, store: MemoryStore) -> ClientNode:
     if terms.facts is None:
         raise ProtocolError("the terms of the run do not say what its task is.")
     data = read_site(site, terms.config).agreed(terms.facts)
-    plan = make_plan(terms.config, terms.facts, site.data_dirs or None)
+    plan = plan_at(site, terms.config, terms.facts)
     counts = data.class_counts() if site.share_class_counts else {}
     introduction = Introduction(
         counts.get("train"),

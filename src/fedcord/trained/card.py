@@ -12,6 +12,7 @@ from fedcord.core.errors import CheckpointError
 from fedcord.core.names import client_said
 from fedcord.core.version import __version__
 from fedcord.data.registry import DATASETS, check_spec
+from fedcord.data.transforms import DTYPES
 from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.load import OWN_DATA
 from fedcord.metrics.registry import METRICS, Metric
@@ -21,7 +22,7 @@ from fedcord.statistics import MeanInterval, mean_interval, share_interval
 from fedcord.store.checksums import RESULT
 from fedcord.store.run_folder import RunFolder
 from fedcord.trained.model import TrainedModel
-from fedcord.trained.stored_form import DTYPES, FORMS
+from fedcord.trained.stored_form import FORMS
 
 PIPELINES = {"image": "image-classification", "text": "text-classification"}
 """What Hugging Face calls the tasks; vectors are tabular."""

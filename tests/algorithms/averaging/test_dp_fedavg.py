@@ -17,6 +17,7 @@ from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.contract import Update
 from fedcord.core.errors import ConfigError
 from fedcord.experiment.api import run
+from fedcord.experiment.load import load_config
 from tests import federation
 
 ENV = federation.env()
@@ -112,6 +113,18 @@ def test_variances_stay_variances_under_any_noise() -> None:
     variances = [t for n, t in after.items() if n.endswith("running_var")]
     assert variances
     assert all(float(t.min()) >= 1e-3 for t in variances)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"algorithm": "exact-head", "params": {"of": "dp-fedavg"}},
+        {"algorithm": "exact-head", "params": {"inner": {"private": {"noise": 1.0}}}},
+    ],
+)
+def test_noise_under_exact_sums_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="would not cover the exact sums of features"):
+        load_config(settings)
 
 
 def test_a_run_says_what_it_has_spent_masked_or_not(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ Limits: one client with all data is centralised SGD.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedcord.algorithms.kit.cross_entropy_training import train_received
 from fedcord.algorithms.kit.local_sgd import LocalSGD
@@ -40,7 +40,9 @@ class FedAvg(AveragesModels):
     """Federated averaging."""
 
     local: LocalSGD = param(LocalSGD(), "how clients train")
-    private: ExamplePrivacy = param(ExamplePrivacy(), "noise that hides examples, if any")
+    private: ExamplePrivacy = param(
+        ExamplePrivacy(), "noise that hides examples, if any", unwritten=True
+    )
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -49,7 +51,8 @@ class FedAvg(AveragesModels):
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
         unchanged = self.local.augment == "none"
-        return Traits(
+        return replace(
+            self.traits_of_averaging(),
             looks_through_network=unchanged,
             stacks=True,
             sums_suffice=self.combine.needs_only is not None,

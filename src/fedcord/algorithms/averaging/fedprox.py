@@ -21,7 +21,7 @@ Limits: μ = 0 is FedAvg, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -47,7 +47,9 @@ class FedProx(AveragesModels):
         0.01, "strength of the pull (paper: μ)", at_least=0, space=(0.001, 1.0, "log")
     )
     local: LocalSGD = param(LocalSGD(), "how clients train")
-    private: ExamplePrivacy = param(ExamplePrivacy(), "noise that hides examples, if any")
+    private: ExamplePrivacy = param(
+        ExamplePrivacy(), "noise that hides examples, if any", unwritten=True
+    )
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -56,7 +58,8 @@ class FedProx(AveragesModels):
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
         unchanged = self.local.augment == "none"
-        return Traits(
+        return replace(
+            self.traits_of_averaging(),
             looks_through_network=unchanged,
             stacks=True,
             sums_suffice=self.combine.needs_only is not None,

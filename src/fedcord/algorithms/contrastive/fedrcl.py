@@ -85,7 +85,8 @@ class FedRCL(AveragesModels):
     @property
     def traits(self) -> Traits:
         """The user chooses the number of rounds."""
-        return Traits(sums_suffice=self.combine.needs_only is not None)
+        sums = self.combine.needs_only is not None
+        return replace(self.traits_of_averaging(), sums_suffice=sums)
 
     def needs_only(self, env: Env) -> Combination | None:
         """The mean by examples; one where all clients count the same hides who has none."""

@@ -43,12 +43,12 @@ from fedcord.algorithms.hyperprototype.diagnostics import (
     matching_metrics,
 )
 from fedcord.algorithms.hyperprototype.extraction import ClassSignal, Extraction
-from fedcord.algorithms.hyperprototype.head import Head, head_of, head_problem, with_head
 from fedcord.algorithms.hyperprototype.matching import Matching
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.owners import OwnerMean
 from fedcord.algorithms.hyperprototype.retraining import Retraining
 from fedcord.algorithms.kit.class_means import class_means, present_rows
+from fedcord.algorithms.kit.linear_head import Head, head_of, head_problem, with_head
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import (
     MODEL,
@@ -88,7 +88,7 @@ class FedHPro(AveragesModels):
 
     def review(self, task: Task) -> Review:
         """What local training needs, and a classifier whose gradients are known."""
-        problem = head_problem(task.scratch_network())
+        problem = head_problem(task.scratch_network(), "fedhpro")
         found = Review() if problem is None else Review(errors=(problem,))
         return review_of_parts(self, task) + found
 

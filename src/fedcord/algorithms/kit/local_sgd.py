@@ -69,7 +69,7 @@ class LocalSGD:
         return self.lr
 
     def num_steps(self, num_examples: int) -> int:
-        """Steps of one visit to a client of so many examples."""
+        """Steps of a visit to a client with so many examples (paper: τ or K)."""
         if num_examples == 0:
             return 0
         return self.steps or self.epochs * math.ceil(num_examples / self.batch_size)

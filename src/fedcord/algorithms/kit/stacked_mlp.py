@@ -75,9 +75,11 @@ def train_stacked(
 
 
 def _is_mlp(network: nn.Module) -> bool:
-    """Linear layers with ReLU between them and nothing else that is trained or kept."""
+    """Linear layers with ReLU between them, all trained, and nothing else that is kept."""
     layers = getattr(network, "linear_layers", None)
     if not isinstance(layers, nn.ModuleList) or not all(type(m) is nn.Linear for m in layers):
+        return False
+    if not all(p.requires_grad for p in network.parameters()):
         return False
     return all(name.startswith("linear_layers.") for name in network.state_dict())
 
