@@ -25,6 +25,7 @@ from fedcord.algorithms.contrastive.moon import MOON
 from fedcord.algorithms.hyperprototype.fedhpro import FedHPro
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.retraining import Retraining
+from fedcord.algorithms.kit.client_privacy import ClientPrivacy
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.distillation import Distillation
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis
@@ -343,6 +344,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "deepafl": Row({"features": NARROW, "blocks": 2, "width": 16}, _random),
         "fedacnnl": Row({"layers": SHALLOW}, _random),
         "co-boosting": Row({**TAUGHT, "epochs": 2}, _one_shot(learns=0.6)),
+        "dp-fedavg": Row({"privacy": ClientPrivacy(clip=5.0, noise=0.02)}, _random),
         "dense": Row({**TAUGHT, "epochs": 2}, _one_shot(learns=0.6)),
         "ensemble": Row({"local": LONG}, _one_shot()),
         "fedavg": Row(expectations=_random),

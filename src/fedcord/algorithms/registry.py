@@ -61,6 +61,11 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "FedAvg with a pull towards the global model (Li et al. 2020)",
             "averaging",
         ),
+        "dp-fedavg": AlgorithmInfo(
+            "fedcord.algorithms.averaging.dp_fedavg:DPFedAvg",
+            "FedAvg that hides whether a client took part (McMahan et al. 2018)",
+            "averaging",
+        ),
         "moon": AlgorithmInfo(
             "fedcord.algorithms.contrastive.moon:MOON",
             "FedAvg with features kept near the global model's (Li et al. 2021)",
