@@ -65,7 +65,7 @@ def test_a_metric_reaches_the_runs_of_a_rehearsal(
     """From flag or study to the place of every run; the nodes are left out, the runs are real."""
 
     class Here:
-        def run(self, config: Any, place: Place, watch: Any, dataset: Any = None) -> Any:
+        def run(self, config: Any, place: Place, watch: Any, *_: Any, **__: Any) -> Any:
             return run(config, place, watch)
 
     @contextmanager
