@@ -181,10 +181,11 @@ def run(
     if begun is None:
         plan.algorithm.init(_env(plan))  # misfits show before anything is written
     first = None
-    if start is not None and sites is None:
-        first = first_state(config, plan.algorithm, start, _env(plan), experiment.data_hash)
+    if start is not None:
+        data_hash = experiment.data_hash if sites is None else None
+        first = first_state(config, plan.algorithm, start, _env(plan), data_hash)
         plan = replace(plan, notes=(*plan.notes, first.note))
-        identity = {"started_from": first.origin}
+        identity |= {"started_from": first.origin}
     folder = given or RunFolder(make_new_folder(RUNS, config))
     folder.create()
     with folder.lock():
