@@ -12,6 +12,7 @@ from fedcord.core.errors import ConfigError, unknown_name
 
 FAMILIES = {
     "averaging": "averaging and contrast",
+    "personal": "personal models by gradients",
     "prototype": "prototypes",
     "oneshot": "one-shot",
     "analytic": "analytic, without gradients",

@@ -108,7 +108,7 @@ class LocalSGD:
         """
         parameters = [p for p in network.parameters() if p.requires_grad]
         step = self._step(parameters, env)
-        inputs_of = self._input_source(examples, env)
+        inputs_of = self.input_source(examples, env)
         loss_sum, visited = torch.zeros((), dtype=torch.float64), 0
         network.train()
         for batch in self.batches(len(examples), env.generator("batches")):
@@ -137,7 +137,7 @@ class LocalSGD:
             return adam(parameters, self.lr_at(env), self.weight_decay)
         return sgd(parameters, self.lr_at(env), self.momentum, self.weight_decay)
 
-    def _input_source(self, examples: Examples, env: Env) -> Callable[[Tensor], Tensor]:
+    def input_source(self, examples: Examples, env: Env) -> Callable[[Tensor], Tensor]:
         """Batch indices to what the network reads."""
         task, stored = env.task, examples.inputs
         if self.augment != "none":
