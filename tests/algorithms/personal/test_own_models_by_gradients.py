@@ -211,18 +211,18 @@ def test_hessian_free_is_the_gradient_after_a_step_as_the_difference_vanishes() 
 
 def test_each_batch_has_its_part_in_the_meta_gradient() -> None:
     """(I − α ∇²f(w; D'')) ∇f(w'; D') with the Hessian written out."""
-    start, gradients, (one, two, three), network = _problem()
+    start, (on_one, on_two, on_three), (one, two, three), network = _problem()
     rate = 0.4
-    value, found = meta_gradient(start, *gradients[:2], rate, 1e-4, gradients[2])
-    adapted = [w - rate * g for w, g in zip(start, gradients[0](start)[1], strict=True)]
-    descent = gradients[1](adapted)[1]
+    value, found = meta_gradient(start, on_one, on_two, rate, 1e-4, on_three)
+    adapted = [w - rate * g for w, g in zip(start, on_one(start)[1], strict=True)]
+    descent = on_two(adapted)[1]
     assert value == pytest.approx(float(_loss(network, adapted, *two)))
     product = torch.autograd.functional.hvp(
         lambda *values: _loss(network, values, *three), tuple(start), tuple(descent)
     )[1]
     wanted = [d - rate * p for d, p in zip(descent, product, strict=True)]
     assert _gap(found, wanted) < 1e-8
-    assert _gap(meta_gradient(start, *gradients[:2], rate, 1e-4)[1], descent) < 1e-15
+    assert _gap(meta_gradient(start, on_one, on_two, rate, 1e-4)[1], descent) < 1e-15
     assert not torch.equal(one[0], three[0])
 
 

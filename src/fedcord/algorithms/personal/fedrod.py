@@ -108,7 +108,8 @@ def log_prior(counts: Tensor, balance: float) -> Tensor:
 def personal_head(network: nn.Module, memory: Tensors, env: Env) -> nn.Linear:
     """The client's own head as it was left, or zero."""
     kept = select(memory, PERSONAL)
-    head = nn.utils.skip_init(nn.Linear, int(network.feature_dim), env.task.num_classes)  # type: ignore[arg-type]
+    size = int(network.feature_dim)  # type: ignore[arg-type]
+    head: nn.Linear = nn.utils.skip_init(nn.Linear, size, env.task.num_classes)
     load_into(head, kept or {n: torch.zeros_like(t) for n, t in head.state_dict().items()})
     return head.to(env.task.device)
 

@@ -16,7 +16,7 @@ Gradient = Callable[[Sequence[Tensor]], tuple[Tensor, Values]]
 
 
 def meta_gradient(
-    start: Sequence[Tensor],
+    start: Values,
     first: Gradient,
     second: Gradient,
     rate: float,
