@@ -14,6 +14,7 @@ FAMILIES = {
     "bounds": "bounds: what others lie between",
     "averaging": "averaging and contrast",
     "optimisation": "averaging with better steps",
+    "personal": "personal models by gradients",
     "prototype": "prototypes",
     "oneshot": "one-shot",
     "analytic": "analytic, without gradients",

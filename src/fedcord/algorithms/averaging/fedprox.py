@@ -23,13 +23,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedcord.algorithms.kit.cross_entropy_training import train_received
 from fedcord.algorithms.kit.local_sgd import AdjustGradients, LocalSGD
 from fedcord.algorithms.kit.model_exchange import AveragesModels
 from fedcord.algorithms.kit.private_training import ExamplePrivacy
+from fedcord.algorithms.kit.pull import pull_towards, trained_values
 from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
 from fedcord.core.contract import ClientResult, Combination, Env, Traits
 from fedcord.core.examples import ClientData
@@ -98,12 +98,4 @@ class FedProx(AveragesModels):
 
     def _pull_back(self, network: nn.Module) -> AdjustGradients:
         """Adds μ (θ − θ_global) to gradients, where clients train one by one."""
-        trained = [p for p in network.parameters() if p.requires_grad]
-        start = [p.detach().clone() for p in trained]
-
-        def pull_back(gradients: list[Tensor]) -> None:
-            with torch.no_grad():
-                for gradient, weight, origin in zip(gradients, trained, start, strict=True):
-                    gradient.add_(weight - origin, alpha=self.proximal_weight)
-
-        return pull_back
+        return pull_towards(network, trained_values(network), self.proximal_weight)
