@@ -21,7 +21,7 @@ from fedcord.cli.flags import (
     settings_from,
     workers_from,
 )
-from fedcord.cli.tuning_flags import add_tuning_flags, plan_from, refuse_without_tuning
+from fedcord.cli.tuning_flags import add_tuning_flags, plan_from
 from fedcord.core.errors import CheckpointError, ConfigError, PairingError, gather
 from fedcord.core.toml import parse_value
 
@@ -61,10 +61,7 @@ def execute(arguments: argparse.Namespace) -> int:
     plan: TuningPlan | None = None
     with gather(problems):
         study = study_from(arguments)
-        if arguments.tune is None:
-            refuse_without_tuning(arguments)
-        else:
-            plan = plan_from(arguments, study, arguments.tune)
+        plan = plan_from(arguments, study, arguments.tune)
     if problems:
         raise ConfigError(problems)
 

@@ -49,9 +49,10 @@ def execute(arguments: argparse.Namespace) -> None:
     problems = engine_problems(arguments.engine, workers_from(arguments))
     with gather(problems):
         study = study_from(arguments)
-        plan = plan_from(arguments, study, arguments.trials or DEFAULT_TRIALS)
+        plan = plan_from(arguments, study, arguments.trials, DEFAULT_TRIALS)
     if problems:
         raise ConfigError(problems)
+    assert plan is not None
 
     from fedcord.cli.progress import RunBars
     from fedcord.experiment.tuning import tune_study

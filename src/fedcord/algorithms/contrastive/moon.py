@@ -82,11 +82,12 @@ class MOON(AveragesModels):
     @property
     def traits(self) -> Traits:
         """The user chooses the number of rounds."""
-        return replace(self.traits_of_averaging(), sums_suffice=True)
+        sums = self.combine.needs_only is not None
+        return replace(self.traits_of_averaging(), sums_suffice=sums)
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
-        return "mean"
+        """The mean of the clients' models, unless they are joined by a robust rule."""
+        return self.combine.needs_only
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, with its projection head where it has one."""

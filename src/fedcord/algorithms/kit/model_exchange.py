@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedcord.algorithms.kit.combine import Combine
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.contract import (
     ClientResult,
@@ -27,7 +28,6 @@ from fedcord.core.examples import ClientData
 from fedcord.core.params import param
 from fedcord.core.task import Network, Task, tensors_of
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
-from fedcord.ops.weighted_mean import weighted_mean
 
 MODEL = "model"
 """The prefix of a model's tensors in everything that is sent, and of a client's own in memory."""
@@ -38,10 +38,13 @@ class AveragesModels(ABC):
     """The half of the contract that averaging methods have in common.
 
     A method is a final frozen dataclass that adds its parameters and `client_update`. Where it has
-    traits of its own it adds them to `traits_of_averaging`.
+    traits of its own it adds them to `traits_of_averaging`. Where it aggregates by itself, it joins
+    models by `self.combine`; where it announces that sums suffice, that holds as far as
+    `self.combine.needs_only` says so.
     """
 
     _: KW_ONLY
+    combine: Combine = param(Combine(), "how the server joins models", unwritten=True)
     finetune_epochs: int = param(
         0,
         "epochs in which every client trains the final model on its own data, for itself; 0: none",
@@ -77,8 +80,8 @@ class AveragesModels(ABC):
         """Local training; see `received_model` and `model_update`."""
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
-        """The mean of the clients' models, weighted by their numbers of examples."""
-        return state.next(shared=mean_of_models(updates))
+        """The clients' models as one: their mean by numbers of examples, unless told otherwise."""
+        return state.next(shared=self.combine.join(updates, state.shared))
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """The final model after `finetune_epochs` on the client's own data, kept by the client."""
@@ -153,11 +156,6 @@ def first_model(env: Env) -> dict[str, Tensor]:
 def model_spec(shared: Tensors) -> dict[str, TensorSpec]:
     """What a client must send that sends a model like the one received."""
     return spec_of(prefixed(MODEL, select(shared, MODEL)))
-
-
-def mean_of_models(updates: Updates) -> dict[str, Tensor]:
-    """The mean of what clients sent, weighted by their numbers of examples."""
-    return weighted_mean((u.tensors, u.weight) for _, u in updates)
 
 
 def received_model(shared: Tensors, env: Env) -> nn.Module:

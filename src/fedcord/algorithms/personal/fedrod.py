@@ -66,11 +66,11 @@ class FedRoD(AveragesModels):
     @property
     def traits(self) -> Traits:
         """The user chooses the number of rounds."""
-        return replace(self.traits_of_averaging(), sums_suffice=True)
+        return replace(self.traits_of_averaging(), sums_suffice=self.combine.needs_only is not None)
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
-        return "mean"
+        """The mean of the clients' models, unless they are joined by a robust rule."""
+        return self.combine.needs_only
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env

@@ -41,7 +41,6 @@ from fedcord.algorithms.kit.model_exchange import (
     MODEL,
     AveragesModels,
     cross_entropy,
-    mean_of_models,
     model_update,
     received_model,
 )
@@ -73,11 +72,11 @@ class PFedMe(AveragesModels):
     @property
     def traits(self) -> Traits:
         """The user chooses the number of rounds."""
-        return replace(self.traits_of_averaging(), sums_suffice=True)
+        return replace(self.traits_of_averaging(), sums_suffice=self.combine.needs_only is not None)
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' references."""
-        return "mean"
+        """The mean of the clients' references, unless they are joined by a robust rule."""
+        return self.combine.needs_only
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
@@ -122,7 +121,7 @@ class PFedMe(AveragesModels):
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """A step of β from the global model to the mean of the references."""
-        mean = mean_of_models(updates)
+        mean = self.combine.join(updates, state.shared)
         if self.server_step == 1:
             return state.next(shared=mean)
         moved = {
