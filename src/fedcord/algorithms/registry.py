@@ -24,8 +24,7 @@ class AlgorithmInfo:
     Attributes:
         path: `module:Class`.
         summary: one line.
-        family: averaging, optimisation, bounds, prototype, oneshot, analytic or own.
-        family: averaging, personal, prototype, oneshot, analytic or own.
+        family: averaging, optimisation, personal, bounds, prototype, oneshot, analytic or own.
         preset: parameter values this name stands for, as nested plain values.
         is_logged: whether it is a step of docs/algorithms/ladder.md kept to be reproduced, listed
             only on demand.

@@ -13,8 +13,8 @@ from fedcord.core.errors import ConfigError, unknown_name
 FAMILIES = {
     "bounds": "bounds: what others lie between",
     "averaging": "averaging and contrast",
-    "optimisation": "averaging with better steps",
     "personal": "personal models by gradients",
+    "optimisation": "averaging with better steps",
     "prototype": "prototypes",
     "oneshot": "one-shot",
     "analytic": "analytic, without gradients",

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
+from fedcord.algorithms.bounds.local import Local
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import MODEL, first_network
 from fedcord.algorithms.personal.ditto import Ditto
@@ -21,7 +22,6 @@ from fedcord.algorithms.personal.fedrod import PERSONAL, FedRoD, log_prior
 from fedcord.algorithms.personal.meta_gradient import Gradient, meta_gradient
 from fedcord.algorithms.personal.per_fedavg import PerFedAvg
 from fedcord.algorithms.personal.pfedme import PFedMe
-from fedcord.algorithms.prototype.fedproto import FedProto
 from fedcord.core.contract import ServerState
 from fedcord.core.task import tensors_of
 from fedcord.core.tensors import hash_tensors, select
@@ -38,7 +38,7 @@ def test_dittos_global_model_is_fedavgs_bit_for_bit(network: str, strength: floa
 
 @pytest.mark.parametrize("network", VALUES)
 def test_ditto_without_pull_is_local_training_bit_for_bit(network: str) -> None:
-    alone = run(FedProto(prototype_weight=0.0, local=QUICK), network)
+    alone = run(Local(QUICK), network)
     own = run(Ditto(0.0, local=QUICK), network)
     assert own.memories.keys() == alone.memories.keys()
     for client, memory in alone.memories.items():

@@ -7,8 +7,7 @@ from the run's seed, so that it need never be sent.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 import torch
@@ -57,11 +56,11 @@ class KeepsPartOfModel(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Every client has its own model."""
-        sums = self.combine.needs_only is not None
-        return replace(self.traits_of_averaging(), keeps_own_models=True, sums_suffice=sums)
+        suffice = self.combine.needs_only is not None
+        return replace(self.traits_of_averaging(), keeps_own_models=True, sums_suffice=suffice)
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of what clients send."""
+        """The mean of what clients send, unless it is joined by a robust rule."""
         return self.combine.needs_only
 
     def review(self, task: Task) -> Review:
@@ -126,19 +125,3 @@ def shared_part_review(parts: list[Tensors]) -> Review:
         )
         return Review(errors=(wrong,))
     return Review()
-
-
-@contextmanager
-def training_only(network: nn.Module, names: Set[str]) -> Iterator[None]:
-    """Within it, the other parameters of `network` are constants to local training.
-
-    Statistics of normalisation layers are no parameters and follow the batches all the same.
-    """
-    others = [p for n, p in network.named_parameters() if p.requires_grad and n not in names]
-    for parameter in others:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in others:
-            parameter.requires_grad_(True)

@@ -66,11 +66,14 @@ class Ditto(AveragesModels):
         """Training shows inputs to the network only, unless they are changed first."""
         unchanged = self.local.augment == "none"
         common = self.traits_of_averaging()
-        sums = self.combine.needs_only is not None
-        return replace(common, looks_through_network=unchanged, sums_suffice=sums)
+        return replace(
+            common,
+            looks_through_network=unchanged,
+            sums_suffice=self.combine.needs_only is not None,
+        )
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
+        """The mean of the clients' models, unless they are joined by a robust rule."""
         return self.combine.needs_only
 
     def client_update(

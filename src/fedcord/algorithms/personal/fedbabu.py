@@ -12,7 +12,7 @@ model. Stays: the model fine-tuned for the client.
 | θ_cls, the head, fixed at its start | `model.*` of the result; drawn by clients from the seed |
 | τ | `local.epochs` |
 | fine-tuning epochs | `finetune_epochs` |
-| updating body, head or both in fine-tuning | `finetuned` |
+| fine-tuning all, the body or the head | `finetuned` |
 
 Deviations: the learning rate of fine-tuning is `local.lr` (the paper takes the last one of its
 schedule).
@@ -36,9 +36,9 @@ from fedcord.algorithms.kit.model_exchange import (
 from fedcord.algorithms.kit.partial_model import (
     head_names,
     shared_part_review,
-    training_only,
     without,
 )
+from fedcord.algorithms.kit.trained_part import PARTS, only_trained
 from fedcord.core.contract import (
     ClientResult,
     Combination,
@@ -54,14 +54,12 @@ from fedcord.core.params import check_params, param
 from fedcord.core.task import Task, tensors_of
 from fedcord.core.tensors import Tensors, prefixed, select
 
-ALL, BODY, HEAD = "all", "body", "head"
-
 
 @dataclass(frozen=True)
 class FedBABU(AveragesModels):
     """Federated averaging with body aggregation and body update."""
 
-    finetuned: str = param(ALL, "what clients fine-tune", choices=(ALL, BODY, HEAD))
+    finetuned: str = param("all", "what clients fine-tune", choices=PARTS)
     local: LocalSGD = param(LocalSGD(), "how clients train")
     _: KW_ONLY
     finetune_epochs: int = param(
@@ -74,11 +72,10 @@ class FedBABU(AveragesModels):
     @property
     def traits(self) -> Traits:
         """The user chooses the number of rounds."""
-        sums = self.combine.needs_only is not None
-        return replace(self.traits_of_averaging(), sums_suffice=sums)
+        return replace(self.traits_of_averaging(), sums_suffice=self.combine.needs_only is not None)
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' bodies."""
+        """The mean of the clients' bodies, unless they are joined by a robust rule."""
         return self.combine.needs_only
 
     def review(self, task: Task) -> Review:
@@ -102,17 +99,14 @@ class FedBABU(AveragesModels):
         """The body trains under the head that everybody drew."""
         drawn = tensors_of(first_network(env))
         network = env.task.network_with({**drawn, **select(shared, MODEL)}, env.client)
-        head = head_names(network)
-        with training_only(network, network.state_dict().keys() - head):
+        with only_trained("features", network):
             metrics = self.local.train(network, data.train, cross_entropy, env)
-        body = prefixed(MODEL, without(tensors_of(network), head))
+        body = prefixed(MODEL, without(tensors_of(network), head_names(network)))
         return ClientResult(Update(body, len(data.train), metrics))
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """The final model after fine-tuning what `finetuned` says."""
         network = received_model(shared, env)
-        every, head = network.state_dict().keys(), head_names(network)
-        parts = {ALL: every, BODY: every - head, HEAD: head}
-        with training_only(network, parts[self.finetuned]):
+        with only_trained(self.finetuned, network):
             fine_tune(self, network, data, env)
-        return prefixed(MODEL, tensors_of(network))
+        return {**memory, **prefixed(MODEL, tensors_of(network))}

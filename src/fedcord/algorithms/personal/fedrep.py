@@ -30,7 +30,8 @@ from torch import nn
 
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import cross_entropy
-from fedcord.algorithms.kit.partial_model import KeepsPartOfModel, head_names, training_only
+from fedcord.algorithms.kit.partial_model import KeepsPartOfModel, head_names
+from fedcord.algorithms.kit.trained_part import only_trained
 from fedcord.core.contract import ClientResult, Env
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
@@ -57,11 +58,10 @@ class FedRep(KeepsPartOfModel):
     ) -> ClientResult:
         """The head alone on fixed features, then the features under a fixed head."""
         network = env.task.network_with(self.model_of(shared, memory, env), env.client)
-        head = self.kept(network)
         if self.head_epochs > 0:
             longer = replace(self.local, epochs=self.head_epochs, steps=None)
-            with training_only(network, head):
+            with only_trained("classifier", network):
                 longer.train(network, data.train, cross_entropy, env)
-        with training_only(network, network.state_dict().keys() - head):
+        with only_trained("features", network):
             metrics = self.local.train(network, data.train, cross_entropy, env)
         return self.result(tensors_of(network), data, env, metrics)

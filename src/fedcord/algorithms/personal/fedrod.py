@@ -66,11 +66,10 @@ class FedRoD(AveragesModels):
     @property
     def traits(self) -> Traits:
         """The user chooses the number of rounds."""
-        sums = self.combine.needs_only is not None
-        return replace(self.traits_of_averaging(), sums_suffice=sums)
+        return replace(self.traits_of_averaging(), sums_suffice=self.combine.needs_only is not None)
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
+        """The mean of the clients' models, unless they are joined by a robust rule."""
         return self.combine.needs_only
 
     def client_update(

@@ -75,11 +75,14 @@ class PerFedAvg(AveragesModels):
     def traits(self) -> Traits:
         """There is a step to a model of its own, unless it has no length."""
         makes_own = self.adaptation_lr > 0 or self.finetune_epochs > 0
-        sums = self.combine.needs_only is not None
-        return replace(self.traits_of_averaging(), personalizes=makes_own, sums_suffice=sums)
+        return replace(
+            self.traits_of_averaging(),
+            personalizes=makes_own,
+            sums_suffice=self.combine.needs_only is not None,
+        )
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
+        """The mean of the clients' models, unless they are joined by a robust rule."""
         return self.combine.needs_only
 
     def client_update(
