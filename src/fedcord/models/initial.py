@@ -44,7 +44,7 @@ def materialise(
     with torch.device("meta"):
         network = make()
     _check_size(network)
-    network = network.to_empty(device="cpu")
+    network = _in_memory(network)
     for layer in network.modules():
         _reset_buffers(layer)
         if generator is not None:
@@ -52,6 +52,15 @@ def materialise(
     if channels_last:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network
+
+
+def _in_memory(network: M) -> M:
+    """A network of the meta device with memory of its own, whatever that holds.
+
+    `to_empty` does the same by `empty_like`, for which PyTorch imports SymPy in every new process:
+    half a second of each worker, and of each message to a site.
+    """
+    return network._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
 
 
 def _check_size(network: nn.Module) -> None:
