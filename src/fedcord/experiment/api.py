@@ -160,11 +160,11 @@ def compare(
     root = RUNS / name if out is None else Path(out)
     place = _place(root, engine, resume, workers, data_dirs, download, reuse, retry_failed)
 
-    with Workers() as workers:
+    with Workers() as processes:
 
         def run_all(study: Study, below: Path) -> list[Failure]:
             own = _own_data(dataset)
-            return run_study(study, below, place, dataset=own, jobs=jobs, workers=workers)
+            return run_study(study, below, place, dataset=own, jobs=jobs, workers=processes)
 
         if plan is not None:
             study = with_chosen(study, tune_study(plan, root, place, run_all))

@@ -60,7 +60,8 @@ def _in_memory(network: M) -> M:
     `to_empty` does the same by `empty_like`, for which PyTorch imports SymPy in every new process:
     half a second of each worker, and of each message to a site.
     """
-    return network._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
+    network._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))  # type: ignore[no-untyped-call]
+    return network
 
 
 def _check_size(network: nn.Module) -> None:
