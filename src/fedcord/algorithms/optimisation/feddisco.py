@@ -56,7 +56,8 @@ class FedDisco(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
-        return Traits(looks_through_network=self.local.augment == "none", stacks=True)
+        unchanged = self.local.augment == "none"
+        return replace(self.traits_of_averaging(), looks_through_network=unchanged, stacks=True)
 
     def can_stack(self, task: Task) -> bool:
         """Whether the network and settings are plain enough to train clients in one go."""
@@ -102,7 +103,7 @@ class FedDisco(AveragesModels):
     def weights(self, updates: Sequence[Update]) -> list[float]:
         """What clients count, in units of examples."""
         sizes = [update.weight for update in updates]
-        unlike = [float(update.tensors[DISCREPANCY]) for update in updates]
+        unlike = [max(0.0, float(update.tensors[DISCREPANCY])) for update in updates]
         total = sum(sorted(sizes))
         found = [
             max(0.0, n + total * (self.offset - self.discrepancy_weight * d))

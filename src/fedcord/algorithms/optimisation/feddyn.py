@@ -27,7 +27,7 @@ and the server's mean is off by that much.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -64,7 +64,8 @@ class FedDyn(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
-        return Traits(looks_through_network=self.local.augment == "none")
+        unchanged = self.local.augment == "none"
+        return replace(self.traits_of_averaging(), looks_through_network=unchanged)
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env

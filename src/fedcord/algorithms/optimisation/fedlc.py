@@ -22,7 +22,7 @@ Limits: τ = 0 is FedAvg, bit for bit where both train one client at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -59,11 +59,15 @@ class FedLC(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
-        return Traits(looks_through_network=self.local.augment == "none", sums_suffice=True)
+        return replace(
+            self.traits_of_averaging(),
+            looks_through_network=self.local.augment == "none",
+            sums_suffice=self.combine.needs_only is not None,
+        )
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
-        return "mean"
+        """The mean of the clients' models, unless they are joined by a robust rule."""
+        return self.combine.needs_only
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env

@@ -35,7 +35,16 @@ from fedcord.algorithms.kit.model_exchange import AveragesModels, model_spec
 from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
 from fedcord.algorithms.kit.steps import gradient_weight, needs_sgd
 from fedcord.algorithms.kit.trained_weights import trained_weights
-from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Updates
+from fedcord.core.contract import (
+    ClientId,
+    ClientResult,
+    Env,
+    Review,
+    ServerState,
+    Traits,
+    Update,
+    Updates,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -56,7 +65,8 @@ class FedNova(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
-        return Traits(looks_through_network=self.local.augment == "none", stacks=True)
+        unchanged = self.local.augment == "none"
+        return replace(self.traits_of_averaging(), looks_through_network=unchanged, stacks=True)
 
     def review(self, task: Task) -> Review:
         """Whether the way of a client adds up its gradients."""
@@ -95,6 +105,7 @@ class FedNova(AveragesModels):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The mean of the ways of equal length, as long as the clients' are on average."""
         before = trained_weights(state.shared, env.task)
+        lengths: list[tuple[ClientId, Update]] = []
         reference = 0.0
 
         def of_equal_length() -> Updates:
@@ -105,18 +116,17 @@ class FedNova(AveragesModels):
             """
             nonlocal reference
             for client, update in updates:
-                steps = float(update.tensors[STEPS])
+                model = {name: t for name, t in update.tensors.items() if name != STEPS}
+                lengths.append((client, replace(update, tensors={STEPS: update.tensors[STEPS]})))
+                steps = max(0.0, float(update.tensors[STEPS]))
                 reference = reference or steps
-                if steps > 0 and steps != reference:
-                    made = {
-                        n: t + (reference / steps) * (update.tensors[n] - t)
-                        for n, t in before.items()
-                    }
-                    update = replace(update, tensors={**update.tensors, **made})
-                yield client, update
+                if steps not in (0.0, reference):
+                    scale = reference / steps
+                    model |= {n: start + scale * (model[n] - start) for n, start in before.items()}
+                yield client, replace(update, tensors=model)
 
         mean = dict(super().aggregate(state, of_equal_length(), env).shared)
-        length = float(mean.pop(STEPS))
+        length = float(self.combine.join(iter(lengths), {STEPS: torch.zeros(())})[STEPS])
         if reference and length != reference:
             for name, start in before.items():
                 mean[name] = start + (length / reference) * (mean[name] - start)

@@ -28,7 +28,7 @@ the first round of FedAvgM with `server_lr = 1`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedcord.algorithms.kit.cross_entropy_training import train_received
 from fedcord.algorithms.kit.local_sgd import LocalSGD
@@ -68,12 +68,16 @@ class FedOpt(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
-        unchanged = self.local.augment == "none"
-        return Traits(looks_through_network=unchanged, stacks=True, sums_suffice=True)
+        return replace(
+            self.traits_of_averaging(),
+            looks_through_network=self.local.augment == "none",
+            stacks=True,
+            sums_suffice=self.combine.needs_only is not None,
+        )
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
-        return "mean"
+        """The mean of the clients' models, unless they are joined by a robust rule."""
+        return self.combine.needs_only
 
     def can_stack(self, task: Task) -> bool:
         """Whether the network and settings are plain enough to train clients in one go."""

@@ -29,7 +29,7 @@ by that much.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +74,8 @@ class SCAFFOLD(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
-        return Traits(looks_through_network=self.local.augment == "none")
+        unchanged = self.local.augment == "none"
+        return replace(self.traits_of_averaging(), looks_through_network=unchanged)
 
     def review(self, task: Task) -> Review:
         """Option II reads gradients from the way that was made, which SGD alone allows."""
