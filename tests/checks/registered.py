@@ -25,6 +25,7 @@ from fedcord.algorithms.contrastive.moon import MOON
 from fedcord.algorithms.hyperprototype.fedhpro import FedHPro
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.retraining import Retraining
+from fedcord.algorithms.kit.client_privacy import ClientPrivacy
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.distillation import Distillation
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis
@@ -36,6 +37,9 @@ from fedcord.algorithms.optimisation.feddisco import FedDisco
 from fedcord.algorithms.optimisation.fedlc import FedLC
 from fedcord.algorithms.optimisation.fednova import FedNova
 from fedcord.algorithms.optimisation.fedopt import FedOpt
+from fedcord.algorithms.personal.ditto import Ditto
+from fedcord.algorithms.personal.fedper import FedPer
+from fedcord.algorithms.personal.per_fedavg import PerFedAvg
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.checks.compare import difference
 from fedcord.checks.expectations import Expectations, Identity, Limit
@@ -64,6 +68,10 @@ NARROW = FeatureMap(width=24)
 
 FEW_VECTORS = Retraining(vectors=10, matching_steps=20, matching_lr=1.0, epochs=20, lr=0.1)
 """A classifier re-trained in milliseconds."""
+
+
+STATISTICS = ("model.*running*",)
+"""What batch normalisation counts, among the tensors of a model."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +180,42 @@ def _fedhpro() -> Expectations:
     )
     # the re-trained classifier is not the one a client sent
     return Expectations(is_random=True, identity=None, limits=(limit,))
+
+
+def _fedper() -> Expectations:
+    limit = Limit(
+        "personal_layers = 0 averages as FedAvg",
+        FedPer(personal_layers=0, local=QUICK),
+        FedAvg(local=QUICK),
+        unlike=FedPer(local=QUICK),
+    )
+    return dataclasses.replace(_own_heads(), limits=(limit,))
+
+
+def _own_heads() -> Expectations:
+    # of a class that a client lacks its head knows nothing
+    return Expectations(is_random=True, learns_with="clients")
+
+
+def _ditto() -> Expectations:
+    limit = Limit("its global model is FedAvg's", Ditto(local=QUICK), FedAvg(local=QUICK))
+    # after one step from the same start both models have seen the same
+    return Expectations(is_random=True, limits=(limit,), memory_may_be_sent=STATISTICS)
+
+
+def _pfedme() -> Expectations:
+    # the client's own model has the statistics of the reference that is sent
+    return Expectations(is_random=True, memory_may_be_sent=STATISTICS)
+
+
+def _per_fedavg() -> Expectations:
+    limit = Limit(
+        "adaptation_lr = 0 is FedAvg",
+        PerFedAvg(adaptation_lr=0.0, local=QUICK),
+        FedAvg(local=QUICK),
+        unlike=PerFedAvg(local=QUICK),
+    )
+    return Expectations(is_random=True, limits=(limit,))
 
 
 def _afl_aa() -> Expectations:
@@ -343,6 +387,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "deepafl": Row({"features": NARROW, "blocks": 2, "width": 16}, _random),
         "fedacnnl": Row({"layers": SHALLOW}, _random),
         "co-boosting": Row({**TAUGHT, "epochs": 2}, _one_shot(learns=0.6)),
+        "dp-fedavg": Row({"privacy": ClientPrivacy(clip=5.0, noise=0.02)}, _random),
         "dense": Row({**TAUGHT, "epochs": 2}, _one_shot(learns=0.6)),
         "ensemble": Row({"local": LONG}, _one_shot()),
         "fedavg": Row(expectations=_random),
@@ -378,6 +423,14 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "fedprox": Row(expectations=_fedprox),
         "fedrcl": Row(expectations=_fedrcl),
         "moon": Row(expectations=_moon),
+        "ditto": Row(expectations=_ditto),
+        "fedbabu": Row({"finetune_epochs": 1}, _random),
+        "fedbn": Row(expectations=_random),
+        "fedper": Row(expectations=_fedper),
+        "fedrep": Row({"head_epochs": 1}, _own_heads),
+        "fedrod": Row(expectations=_random),
+        "per-fedavg": Row({"second_order": "hessian-free"}, _per_fedavg),
+        "pfedme": Row(expectations=_pfedme),
         "local-ridge": Row(
             {"features": NARROW}, lambda: Expectations(is_random=False, learns_with="clients")
         ),

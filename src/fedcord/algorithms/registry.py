@@ -24,7 +24,7 @@ class AlgorithmInfo:
     Attributes:
         path: `module:Class`.
         summary: one line.
-        family: averaging, optimisation, bounds, prototype, oneshot, analytic or own.
+        family: averaging, optimisation, personal, bounds, prototype, oneshot, analytic or own.
         preset: parameter values this name stands for, as nested plain values.
         is_logged: whether it is a step of docs/algorithms/ladder.md kept to be reproduced, listed
             only on demand.
@@ -59,6 +59,11 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         "fedprox": AlgorithmInfo(
             "fedcord.algorithms.averaging.fedprox:FedProx",
             "FedAvg with a pull towards the global model (Li et al. 2020)",
+            "averaging",
+        ),
+        "dp-fedavg": AlgorithmInfo(
+            "fedcord.algorithms.averaging.dp_fedavg:DPFedAvg",
+            "FedAvg that hides whether a client took part (McMahan et al. 2018)",
             "averaging",
         ),
         "moon": AlgorithmInfo(
@@ -148,6 +153,51 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "the exact ridge classifier first, then fine-tuning by averaging (Fanì et al. 2024)",
             "averaging",
         ),
+        **{
+            name: AlgorithmInfo(f"fedcord.algorithms.personal.{place}", summary, "personal")
+            for name, place, summary in (
+                (
+                    "fedper",
+                    "fedper:FedPer",
+                    "clients keep the last layers, others are averaged (Arivazhagan et al. 2019)",
+                ),
+                (
+                    "fedrep",
+                    "fedrep:FedRep",
+                    "each client fits its head, then the common features (Collins et al. 2021)",
+                ),
+                (
+                    "fedbabu",
+                    "fedbabu:FedBABU",
+                    "the body is federated under a fixed head, then fine-tuned (Oh et al. 2022)",
+                ),
+                (
+                    "fedrod",
+                    "fedrod:FedRoD",
+                    "a balanced generic head and a personal one beside it (Chen and Chao 2022)",
+                ),
+                (
+                    "ditto",
+                    "ditto:Ditto",
+                    "FedAvg, and own models pulled towards its model (Li et al. 2021)",
+                ),
+                (
+                    "pfedme",
+                    "pfedme:PFedMe",
+                    "own models near references that are averaged (Dinh et al. 2020)",
+                ),
+                (
+                    "per-fedavg",
+                    "per_fedavg:PerFedAvg",
+                    "a model from which one step adapts to a client (Fallah et al. 2020)",
+                ),
+                (
+                    "fedbn",
+                    "fedbn:FedBN",
+                    "FedAvg with normalisation layers kept by clients (Li et al. 2021)",
+                ),
+            )
+        },
         "fedhpro": AlgorithmInfo(
             "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
             "features contrasted with prototypes fitted to clients' gradients (Wang et al. 2026)",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fedcord.data.facts import Stated
     from fedcord.experiment.compare import Study
     from fedcord.experiment.config import RunConfig
+    from fedcord.experiment.finished_run import FinishedRun
     from fedcord.flower.keys import Keys
 
 MAX_NODES = 1000
@@ -65,6 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             default="",
             help=DEVICES["app" if name == "app" else "run"],
         )
+        own.add_argument(
+            "--from",
+            type=path,
+            metavar="RUN",
+            dest="start",
+            help="begin with the state of a finished run, simulated or over sites",
+        )
         if name == "run":
             own.add_argument(
                 "--keys", metavar="DIR", type=path, help="let in sites with these keys only"
@@ -102,10 +110,17 @@ def execute(arguments: argparse.Namespace) -> int | None:
 
     settings = {**settings_from(arguments), "algorithm": arguments.algorithm}
     config = load_config(settings, arguments.assignments)
+    start = None
+    if arguments.start is not None:
+        from fedcord.experiment.finished_run import read_finished
+        from fedcord.experiment.start_from import going_on
+
+        start = read_finished(arguments.start, arguments.data_dir)
+        config = going_on(config, start, None, over_sites=True)
     if arguments.subcommand == "app":
         _write_app(config, arguments, arguments.metric)
     else:
-        _run(config, arguments)
+        _run(config, arguments, start)
     return None
 
 
@@ -114,6 +129,8 @@ def _study(arguments: argparse.Namespace) -> int | None:
     from fedcord.experiment.compare import load_study, named_in
 
     file = Path(arguments.algorithm)
+    if arguments.start is not None:
+        raise ConfigError("--from is for one run; name an algorithm instead of a study file.")
     find_own_modules(named_in(file))  # who runs a study runs what it names
     settings = settings_from(arguments)
     if arguments.metric is not None:
@@ -168,6 +185,7 @@ def _write_app(
         retry_failed=arguments.retry_failed,
         metric=DEFAULT if metric is None else metric,
         device=arguments.own_device,
+        start="" if arguments.start is None else str(arguments.start.absolute()),
     )
     write_app(folder, told)
     if not arguments.quiet:
@@ -268,7 +286,7 @@ def _make_keys(arguments: argparse.Namespace) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _run(config: RunConfig, arguments: argparse.Namespace) -> None:
+def _run(config: RunConfig, arguments: argparse.Namespace, start: FinishedRun | None) -> None:
     from fedcord.cli.progress import RunBars
     from fedcord.cli.run_command import show_result
     from fedcord.experiment.folders import RUNS, find_run_to_resume, make_new_folder
@@ -288,7 +306,8 @@ def _run(config: RunConfig, arguments: argparse.Namespace) -> None:
         RunBars(hidden=arguments.json or arguments.quiet) as bars,
         rehearsal(out, config.clients, simulated, Path.cwd(), keys, arguments.own_device) as local,
     ):
-        result = local.run(config, place, bars.watch(config.algorithm, config.seed))
+        watch = bars.watch(config.algorithm, config.seed)
+        result = local.run(config, place, watch, start=start)
     show_result(result, bars, arguments.json, was_finished, arguments.metric)
 
 

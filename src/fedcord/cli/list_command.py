@@ -13,6 +13,7 @@ from fedcord.core.errors import ConfigError, unknown_name
 FAMILIES = {
     "bounds": "bounds: what others lie between",
     "averaging": "averaging and contrast",
+    "personal": "personal models by gradients",
     "optimisation": "averaging with better steps",
     "prototype": "prototypes",
     "oneshot": "one-shot",

@@ -179,7 +179,8 @@ class ClientNode:
             else:
                 from fedcord.engine.site_steps import steps
 
-                yield from steps(self._store, request, parcel, self._agreement.secure)
+                agreed, names = self._agreement.secure, self._source.names
+                yield from steps(self._store, request, parcel, agreed, names)
         elif request.verb == "evaluate" and not parcel.clients:
             yield self._common_test(request, parcel.options)
         else:
@@ -229,7 +230,7 @@ class ClientNode:
         needs = needs_only(self._algorithm, request.env(self._task))
         if needs is None:
             raise ProtocolError("this round cannot be masked: its updates are needed one by one.")
-        masking, request = Masking.of(self._store, request, parcel, needs)
+        masking, request = Masking.of(self._store, request, parcel, needs, self._source.names)
         for visit, done in self._work(request, parcel.clients):
             if isinstance(done, Reply):
                 yield done

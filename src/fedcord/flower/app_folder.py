@@ -47,6 +47,7 @@ class AppConfig:
         sites: a folder with the sites' files by number, for simulated nodes.
         outcome: a file to write the result to, for whoever waits for it.
         device: where the server's own networks run; empty: as the settings say.
+        start: folder of the run whose state this one begins with; empty: a state of its own.
     """
 
     settings: str
@@ -64,6 +65,7 @@ class AppConfig:
     sites: str = ""
     outcome: str = ""
     device: str = ""
+    start: str = ""
 
     @staticmethod
     def of(config: RunConfig, stated: Stated | None = None, **more: Any) -> AppConfig:

@@ -18,13 +18,16 @@ import tomli_w
 
 from fedcord.core import errors
 from fedcord.core.atomic import write_atomically
+from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
 from fedcord.data.dataset import Dataset
 from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.config import RunConfig
+from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.folders import check_folder
 from fedcord.experiment.run import Known, Place, Progress
+from fedcord.experiment.start_from import first_state
 from fedcord.flower.app_folder import AppConfig, write_app
 from fedcord.flower.client_app import SITE_FILE
 from fedcord.flower.keys import Keys
@@ -61,17 +64,24 @@ class Rehearsal:
         self.all_finished = True
 
     def run(
-        self, config: RunConfig, place: Place, watch: Progress, dataset: Dataset | None = None
+        self,
+        config: RunConfig,
+        place: Place,
+        watch: Progress,
+        dataset: Dataset | None = None,
+        start: FinishedRun | None = None,
     ) -> dict[str, Any]:
         """One run; as `experiment.run.run`, with the result of a finished one as it is."""
         assert place.out is not None
         assert dataset is None, "nodes read their data themselves"
         self.all_finished = False
-        result = self._run(config, place, watch)
+        result = self._run(config, place, watch, start)
         self.all_finished = True
         return result
 
-    def _run(self, config: RunConfig, place: Place, watch: Progress) -> dict[str, Any]:
+    def _run(
+        self, config: RunConfig, place: Place, watch: Progress, start: FinishedRun | None
+    ) -> dict[str, Any]:
         assert place.out is not None
         folder = RunFolder(place.out)
         check_folder(folder, config, resume=place.resume, retry_failed=place.retry_failed)
@@ -80,6 +90,9 @@ class Rehearsal:
         experiment = build_experiment(  # whatever does not fit is told before anything starts
             config, None, place.data_dirs, place.allow_download, watch.feature, watch.download
         )
+        if start is not None:
+            plan, rounds = experiment.plan, config.rounds or 1
+            first_state(config, plan.algorithm, start, Env(plan.task, config.seed, 0, rounds), None)
         self.start_nodes(config, place)
         outcome = self.network.folder / "outcome.json"
         outcome.unlink(missing_ok=True)
@@ -95,6 +108,7 @@ class Rehearsal:
             sites=str(self._sites) if self.simulated else "",
             outcome=str(outcome),
             device=self.device,
+            start="" if start is None else str(start.path.absolute()),
         )
         app = self.network.folder / "app"
         write_app(app, told)

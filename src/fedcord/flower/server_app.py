@@ -17,6 +17,7 @@ from fedcord.engine.federation import Patience
 from fedcord.engine.rounds import RoundRecord
 from fedcord.engine.transport import Transport
 from fedcord.experiment.config import RunConfig
+from fedcord.experiment.finished_run import read_finished
 from fedcord.experiment.folders import RUNS, find_run_to_resume
 from fedcord.experiment.run import Known, Place, Progress, run
 from fedcord.experiment.survey import Sites
@@ -69,7 +70,8 @@ def _run(grid: Grid, told: AppConfig) -> dict[str, Any]:
     )
     device = chosen_device(told.device) if told.device else None
     sites = Sites(reach, told.stated(), "flower", device)
-    return run(config, place, _progress(config), sites=sites)
+    start = read_finished(Path(told.start), place.data_dirs) if told.start else None
+    return run(config, place, _progress(config), sites=sites, start=start)
 
 
 def _waiting(there: int, wanted: int) -> None:

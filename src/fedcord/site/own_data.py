@@ -151,11 +151,11 @@ def read_site(site: SiteFile, config: RunConfig) -> SiteData:
         )
     try:
         table = read_own_table(site.data)
-    except DataError as error:  # the server must learn whose table it is
-        raise DataError(f"{site.who}: {error}") from error
-    if table is not None:
-        return _tabled(site, config, table)
-    dataset = load_dataset(site.data, data_dirs=_folders(site))
+        if table is not None:
+            return _tabled(site, config, table)
+        dataset = load_dataset(site.data, data_dirs=_folders(site))
+    except DataError as error:  # the server must learn whose data it is
+        raise DataError(_with_name(site, str(error))) from error
     if dataset.grey is not None and "range" not in check_spec(site.data)[0].options:
         raise DataError(
             f"{site.who} has pictures with more than 8 bits of grey, and each site alone would "
@@ -166,6 +166,10 @@ def read_site(site: SiteFile, config: RunConfig) -> SiteData:
     facts = replace(DataFacts.of(dataset), mean=(), std=())
     other = _other(site, dataset) if isinstance(site.test, str) else None
     return _own(site, _divided(site, config, dataset.train, dataset.test, other), facts)
+
+
+def _with_name(site: SiteFile, text: str) -> str:
+    return text if text.startswith(site.who) else f"{site.who}: {text}"
 
 
 def _rehearsed(site: SiteFile, config: RunConfig) -> SiteData:

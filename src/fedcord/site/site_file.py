@@ -25,6 +25,9 @@ from fedcord.data.registry import check_spec as check_dataset
 from fedcord.data.spec import DatasetSpec
 from fedcord.experiment.load import read_toml
 
+REQUIRED = "required"
+"""Of `secure`: the site insists on masks."""
+
 
 @dataclass(frozen=True)
 class SiteFile:
@@ -45,6 +48,7 @@ class SiteFile:
         algorithms: methods of one's own, `module:Class`, that a server may ask for.
         data_dirs: where weights and named data sets are looked for; none: the usual places.
         device: where networks run at this site; None: as the study says.
+        insists_on_masks: whether it sends an update in the open only where that cannot be masked.
     """
 
     path: Path
@@ -60,6 +64,7 @@ class SiteFile:
     algorithms: tuple[str, ...]
     data_dirs: tuple[Path, ...]
     device: str | None = None
+    insists_on_masks: bool = False
 
     @property
     def is_rehearsal(self) -> bool:
@@ -88,6 +93,7 @@ class _Entries:
     algorithms: tuple[str, ...] = param((), "methods of one's own, module:Class")
     data_dirs: tuple[str, ...] = param((), "where weights and data sets are looked for")
     device: str | None = param(None, "where networks run here: auto, cpu, cuda, cuda:1 or mps")
+    secure: str | None = param(None, "'required': no update in the open that can be masked")
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -117,6 +123,11 @@ def load_site(path: Path) -> SiteFile:
         problems.append(f"name has more than {LONGEST_CLIENT_NAME} characters; shorten it.")
     if entries.device is not None:
         problems += filter(None, [device_problem(entries.device)])
+    if entries.secure not in (None, REQUIRED):
+        problems.append(
+            f"secure = {shown(entries.secure)}: must be '{REQUIRED}', or be left out; how many "
+            "clients must stay is for the study to say."
+        )
     problems += _rehearsal_problems(entries)
     home = path.resolve().parent
     if problems:
@@ -137,6 +148,7 @@ def load_site(path: Path) -> SiteFile:
         algorithms=entries.algorithms,
         data_dirs=tuple(home / user_path(folder) for folder in entries.data_dirs),
         device=entries.device,
+        insists_on_masks=entries.secure == REQUIRED,
     )
 
 

@@ -239,7 +239,7 @@ def _privacy(run: FinishedRun, model: TrainedModel) -> str:
         f"{what}, its number of examples, and numbers on its training; the server refuses anything "
         "else. Tests add counts of answers and summed losses.",
         _masks(config.secure),
-        _noise(config.params),
+        _noise(config.params, run.result.get("privacy")),
     ]
     if client is not None:
         lines.append("This folder holds what one client alone had: treat it as that client's data.")
@@ -256,7 +256,9 @@ def _masks(secure: float | None) -> str:
     )
 
 
-def _noise(params: Mapping[str, Any]) -> str:
+def _noise(params: Mapping[str, Any], spent: Mapping[str, Any] | None) -> str:
+    if spent is not None:
+        return str(spent["statement"])
     stated = [own for own in _nested(params) if own.get("epsilon") is not None]
     if not stated:
         return "No noise was added: there is no guarantee of differential privacy."

@@ -142,7 +142,7 @@ def plain_network(model: TrainedModel) -> nn.Module | None:
     network = task.networks[task.architecture(client)](None).eval()
     # a network that only looks alike makes other scores of them
     inputs = model.prepared(any_examples(model.facts, PROBES))
-    for tensors in (model.memory, model.shared):
+    for tensors in ({**model.shared, **model.memory}, model.memory, model.shared):
         own = select(tensors, "model")
         if own.keys() != network.state_dict().keys():
             continue

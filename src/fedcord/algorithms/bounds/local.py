@@ -19,11 +19,11 @@ Limits: one client is FedAvg with that client.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fedcord.algorithms.kit.cross_entropy_training import train_received
 from fedcord.algorithms.kit.local_sgd import LocalSGD
-from fedcord.algorithms.kit.model_exchange import MODEL, network_predictor
+from fedcord.algorithms.kit.model_exchange import MODEL, first_network, network_predictor
 from fedcord.core.contract import (
     ClientResult,
     Env,
@@ -88,7 +88,4 @@ class Local:
 
 def _own(memory: Tensors, env: Env) -> Tensors:
     """The client's model so far; at first what everybody draws from the run's seed."""
-    if memory:
-        return memory
-    start = replace(env, round=0, client=None).generator("init")
-    return prefixed(MODEL, tensors_of(env.task.initial_network(start, env.client)))
+    return memory or prefixed(MODEL, tensors_of(first_network(env)))

@@ -105,8 +105,8 @@ class LocalSGD:
             `train_loss`, the mean over all examples visited.
         """
         parameters = [p for p in network.parameters() if p.requires_grad]
-        step = self._step(parameters, env)
-        inputs_of = self._input_source(examples, env)
+        step = self.descent(parameters, env)
+        inputs_of = self.input_source(examples, env)
         loss_sum, visited = torch.zeros((), dtype=torch.float64), 0
         network.train()
         for batch in self.batches(len(examples), env.generator("batches")):
@@ -130,12 +130,13 @@ class LocalSGD:
             )
         return {"train_loss": mean_loss}
 
-    def _step(self, parameters: list[nn.Parameter], env: Env) -> Step:
+    def descent(self, parameters: list[nn.Parameter], env: Env) -> Step:
+        """A new optimiser for the round `env` stands in."""
         if self.optimizer == "adam":
             return adam(parameters, self.lr_at(env), self.weight_decay)
         return sgd(parameters, self.lr_at(env), self.momentum, self.weight_decay)
 
-    def _input_source(self, examples: Examples, env: Env) -> Callable[[Tensor], Tensor]:
+    def input_source(self, examples: Examples, env: Env) -> Callable[[Tensor], Tensor]:
         """Batch indices to what the network reads."""
         task, stored = env.task, examples.inputs
         if self.augment != "none":

@@ -85,17 +85,18 @@ class AveragesModels(ABC):
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
         """The final model after `finetune_epochs` on the client's own data, kept by the client."""
-        network = received_model(shared, env)
+        network = env.task.network_with(self.model_of(shared, memory, env), env.client)
         fine_tune(self, network, data, env)
         return {**memory, **prefixed(MODEL, tensors_of(network))}
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
-        """Class scores and features of the client's own model where it has one, or the global one.
-
-        Beside them are `prototypes`.
-        """
-        network = env.task.held_network(answering_model(shared, memory), env.client)
+        """Class scores and features of `model_of`, and `prototypes` beside them."""
+        network = env.task.held_network(self.model_of(shared, memory, env), env.client)
         return network_predictor(network, self.prototypes(shared))
+
+    def model_of(self, shared: Tensors, memory: Tensors, env: Env) -> Tensors:
+        """The tensors that answer at a client, or on the server, where memory is empty."""
+        return answering_model(shared, memory)
 
     def prototypes(self, shared: Tensors) -> Tensor | None:
         """[C, M, D] vectors of classes that the method holds; most hold none."""
@@ -129,8 +130,8 @@ def fine_tuning_review(method: AveragesModels) -> Review:
 
 
 def answering_model(shared: Tensors, memory: Tensors) -> dict[str, Tensor]:
-    """The model that a client made its own, else the one that all share."""
-    return select(memory, MODEL) or select(shared, MODEL)
+    """The model that all share, with what a client has of its own in its place."""
+    return {**select(shared, MODEL), **select(memory, MODEL)}
 
 
 def network_predictor(network: Network, prototypes: Tensor | None = None) -> Predictor:
@@ -138,6 +139,12 @@ def network_predictor(network: Network, prototypes: Tensor | None = None) -> Pre
     return Predictor(
         network, features=lambda inputs: FeatureView(network.features(inputs), prototypes)
     )
+
+
+def first_network(env: Env) -> nn.Module:
+    """The network all clients of one architecture start from, drawn anew by whoever needs it."""
+    start = replace(env, round=0, client=None)
+    return env.task.initial_network(start.generator("init"), env.client)
 
 
 def first_model(env: Env) -> dict[str, Tensor]:

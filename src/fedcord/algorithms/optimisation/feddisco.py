@@ -98,7 +98,7 @@ class FedDisco(AveragesModels):
             (client, replace(update, weight=weight, tensors=_without_number(update.tensors)))
             for (client, update), weight in zip(arrived, weights, strict=True)
         )
-        return super().aggregate(state, models, env)
+        return state.next(self.combine.join(models, state.shared))
 
     def weights(self, updates: Sequence[Update]) -> list[float]:
         """What clients count, in units of examples."""

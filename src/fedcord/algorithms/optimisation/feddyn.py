@@ -92,7 +92,7 @@ class FedDyn(AveragesModels):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The mean of the clients' models, and the mean of all drifts on top of it."""
         weights: dict[int, float] = {}
-        mean = dict(super().aggregate(state, noted(updates, weights), env).shared)
+        mean = self.combine.join(noted(updates, weights), state.shared)
         heard = Heard.after(state.private, weights)
         drift: dict[str, Tensor] = {}
         for name, before in trained_weights(state.shared, env.task).items():

@@ -106,28 +106,34 @@ class FedNova(AveragesModels):
         """The mean of the ways of equal length, as long as the clients' are on average."""
         before = trained_weights(state.shared, env.task)
         lengths: list[tuple[ClientId, Update]] = []
-        reference = 0.0
-
-        def of_equal_length() -> Updates:
-            """Models as if everybody had made as many steps as the first.
-
-            The common length is set right afterwards; without it nothing need be held back until
-            the mean length is known, and clients of equal steps keep their bits.
-            """
-            nonlocal reference
-            for client, update in updates:
-                model = {name: t for name, t in update.tensors.items() if name != STEPS}
-                lengths.append((client, replace(update, tensors={STEPS: update.tensors[STEPS]})))
-                steps = max(0.0, float(update.tensors[STEPS]))
-                reference = reference or steps
-                if steps not in (0.0, reference):
-                    scale = reference / steps
-                    model |= {n: start + scale * (model[n] - start) for n, start in before.items()}
-                yield client, replace(update, tensors=model)
-
-        mean = dict(super().aggregate(state, of_equal_length(), env).shared)
+        mean = self.combine.join(_of_equal_length(updates, before, lengths), state.shared)
         length = float(self.combine.join(iter(lengths), {STEPS: torch.zeros(())})[STEPS])
+        reference = _reference(lengths)
         if reference and length != reference:
             for name, start in before.items():
                 mean[name] = start + (length / reference) * (mean[name] - start)
         return state.next(mean)
+
+
+def _of_equal_length(
+    updates: Updates, before: Tensors, lengths: list[tuple[ClientId, Update]]
+) -> Updates:
+    """Models as if everybody had made as many steps as the first; their steps go to `lengths`.
+
+    The common length is set right afterwards; without it nothing need be held back until the mean
+    length is known, and clients of equal steps keep their bits.
+    """
+    for client, update in updates:
+        model = dict(update.tensors)
+        steps = {STEPS: model.pop(STEPS)}
+        lengths.append((client, replace(update, tensors=steps)))
+        own, reference = float(steps[STEPS]), _reference(lengths)
+        if own > 0 and own != reference:
+            for name, start in before.items():
+                model[name] = start + (reference / own) * (model[name] - start)
+        yield client, replace(update, tensors=model)
+
+
+def _reference(lengths: list[tuple[ClientId, Update]]) -> float:
+    """The steps of the first client that made any; 0 when none did."""
+    return next((n for _, u in lengths if (n := float(u.tensors[STEPS])) > 0), 0.0)

@@ -68,9 +68,10 @@ class FedOpt(AveragesModels):
     @property
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
+        unchanged = self.local.augment == "none"
         return replace(
             self.traits_of_averaging(),
-            looks_through_network=self.local.augment == "none",
+            looks_through_network=unchanged,
             stacks=True,
             sums_suffice=self.combine.needs_only is not None,
         )
@@ -101,7 +102,7 @@ class FedOpt(AveragesModels):
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """A step towards the mean of the clients' models."""
-        averaged = super().aggregate(state, updates, env)
+        averaged = self.combine.join(updates, state.shared)
         rule = ServerRule(
             self.rule,
             self.server_lr,
@@ -111,5 +112,5 @@ class FedOpt(AveragesModels):
             second_start=self.adaptivity**2,
         )
         before = trained_weights(state.shared, env.task)
-        after, moments = server_step(rule, before, averaged.shared, state.private)
-        return state.next({**averaged.shared, **after}, moments)
+        after, moments = server_step(rule, before, averaged, state.private)
+        return state.next({**averaged, **after}, moments)

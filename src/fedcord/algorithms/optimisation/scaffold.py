@@ -117,7 +117,7 @@ class SCAFFOLD(AveragesModels):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """A step towards the mean model, and the mean of all control variates."""
         weights: dict[int, float] = {}
-        mean = dict(super().aggregate(state, noted(updates, weights), env).shared)
+        mean = self.combine.join(noted(updates, weights), state.shared)
         heard = Heard.after(state.private, weights)
         for name, before in trained_weights(state.shared, env.task).items():
             control = f"{CONTROL}.{name}"
