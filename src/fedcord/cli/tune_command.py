@@ -56,11 +56,12 @@ def execute(arguments: argparse.Namespace) -> None:
 
     from fedcord.cli.progress import RunBars
     from fedcord.experiment.tuning import tune_study
+    from fedcord.experiment.workers import Workers
 
     root = arguments.out or RUNS / f"tune-{plan.hash[:8]}"
     place = place_from(arguments, root)
-    with RunBars(arguments.json or arguments.quiet, plan.num_runs) as bars:
-        tuning = tune_study(plan, root, place, runs_by(arguments, place, bars))
+    with RunBars(arguments.json or arguments.quiet, plan.num_runs) as bars, Workers() as workers:
+        tuning = tune_study(plan, root, place, runs_by(arguments, place, bars, workers))
     if arguments.json:
         sys.stdout.write(json.dumps({"root": str(root), **dataclasses.asdict(tuning)}) + "\n")
         return
