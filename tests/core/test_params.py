@@ -196,6 +196,19 @@ def test_none_survives_where_it_is_not_the_default() -> None:
 
 
 @dataclass(frozen=True)
+class Grown:
+    old: int = param(1, "from the start")
+    new: int = param(0, "added later", at_least=0, unwritten=True)
+
+
+def test_a_field_that_was_added_later_is_written_only_where_it_is_used() -> None:
+    assert plain(Grown()) == {"old": 1}
+    assert plain(Grown(new=2)) == {"old": 1, "new": 2}
+    assert build(Grown, plain(Grown(new=2))) == Grown(new=2)
+    assert plain(Grown(), Grown(new=3)) == {"old": 1, "new": 0}
+
+
+@dataclass(frozen=True)
 class Fast:
     speed: float = param(9.0, "speed", above=0, space=(1.0, 20.0))
     limit: int | None = param(None, "limit")

@@ -38,6 +38,7 @@ class Bounds:
     choices: tuple[str, ...] | None = None
     space: Space | None = None
     is_tuned: bool = True
+    is_unwritten: bool = False
     named_by: tuple[str, Callable[[str], Any]] | None = None
 
     def describe(self) -> str:
@@ -94,6 +95,7 @@ def param(
     choices: Sequence[str] | None = None,
     space: tuple[float, float] | tuple[float, float, str] | None = None,
     tuned: bool = True,
+    unwritten: bool = False,
     named_by: tuple[str, Callable[[str], Any]] | None = None,
 ) -> Any:
     """A dataclass field with a default, a sentence, and the values it may take.
@@ -109,12 +111,16 @@ def param(
         space: (low, high) or (low, high, "log"): where tuning looks unless it is told otherwise.
             Leave it out where the value changes what a run costs, or is not worth a search.
         tuned: of a part, whether tuning looks for values of its fields.
+        unwritten: whether files leave the field out at its default, as for one that was added to
+            methods people have run: configurations from before keep their identity.
         named_by: of a part whose class another field decides, the name of that field, which holds a
             word, and what makes the part of a word with its usual values.
     """
     allowed = None if choices is None else tuple(choices)
     where = None if space is None else Space(space[0], space[1], *(space[2:] or (LINEAR,)))
-    bounds = Bounds(doc, above, at_least, below, at_most, allowed, where, tuned, named_by)
+    bounds = Bounds(
+        doc, above, at_least, below, at_most, allowed, where, tuned, unwritten, named_by
+    )
     if dataclasses.is_dataclass(default) and not isinstance(default, type):
         return dataclasses.field(default_factory=lambda: default, metadata={"bounds": bounds})
     return dataclasses.field(default=default, metadata={"bounds": bounds})
@@ -195,7 +201,7 @@ def describe(
         tuned: whether to say where tuning looks, of those it looks for.
     """
     rows = []
-    for field in dataclasses.fields(cls):
+    for field in sorted(dataclasses.fields(cls), key=lambda f: f.kw_only is True):  # as called
         default = _default(field) if usual is None else getattr(usual, field.name)
         name = prefix + field.name
         bounds = field.metadata.get("bounds")
@@ -242,7 +248,8 @@ def parameters_like(cls: type[Any], name: str) -> list[str]:
 def plain(instance: Any, default: Any = None) -> dict[str, Any]:
     """The inverse of `build`: nested plain values that TOML and JSON can hold.
 
-    None is left out where it is the default, else it is written as "none".
+    None is left out where it is the default, else it is written as "none". So is, at its default,
+    a field that asks for it.
 
     Args:
         instance: a configurable dataclass.
@@ -256,6 +263,9 @@ def plain(instance: Any, default: Any = None) -> dict[str, Any]:
         if value is None:
             if usual is not None:
                 out[field.name] = NONE
+            continue
+        bounds = field.metadata.get("bounds")
+        if isinstance(bounds, Bounds) and bounds.is_unwritten and value == usual:
             continue
         nested = dataclasses.is_dataclass(value) and not isinstance(value, type)
         out[field.name] = plain(value, usual) if nested else value

@@ -6,7 +6,8 @@ distribution of client k and p that of all clients together:
 - label entropy H(p_k) in bits; divided by log2 C it lies in [0, 1]; 2^H is the *effective number of
   classes*, the number of equally frequent classes with the same entropy.
 - earth mover's distance Σ_c |p_k(c) − p(c)|, the form in use for federated learning since Zhao et
-  al. (2018): 0 for equal distributions, 2 for disjoint ones.
+  al., "Federated Learning with Non-IID Data", 2018 (arXiv 1806.00582): 0 for equal distributions, 2
+  for disjoint ones.
 - Jensen–Shannon distance, the square root of the divergence in bits: 0 for equal, 1 for disjoint.
 - Gini coefficient of the client sizes: 0 for equal sizes, towards 1 when one client has everything.
 

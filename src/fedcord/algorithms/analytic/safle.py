@@ -1,6 +1,6 @@
 """Table look-ups instead of a linear model: groups of thresholded features are jointly one-hot.
 
-Reference: Bacellar et al., "Single-Round Scalable Analytic Federated Learning", 2025 (arXiv
+Reference: Bacellar et al., "Single-Round Scalable Analytic Federated Learning", CVPR 2026 (arXiv
 2512.03336).
 
 Travels: first (unless `thresholds=fixed`) up the sums of features and their squares, down their

@@ -72,6 +72,12 @@ class HasHeadRound(ABC):
                 "as one likes, such as fedavg, fedprox or moon."
             )
 
+        if traits.accounts_privacy:
+            raise ConfigError(
+                f"of = {shown(self.of)}: its noise would not cover the exact sums of features that "
+                "make the classifier; switch the noise off, or use the method alone."
+            )
+
     @abstractmethod
     def expected_sums(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """What a client must send in the round of the head."""

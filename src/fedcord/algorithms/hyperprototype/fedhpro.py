@@ -30,7 +30,7 @@ Limits: without both weights and re-training it is FedAvg, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -64,7 +64,6 @@ from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
-from fedcord.ops.weighted_mean import weighted_mean
 
 HYPER, META = "hyper.prototypes", "meta.features"
 PRESENT = "signal.present"
@@ -131,7 +130,7 @@ class FedHPro(AveragesModels):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The mean model, a new classifier, and moved hyper-prototypes."""
         heard: dict[str, OwnerMean] = {}
-        shared: Tensors = weighted_mean(self._hear(updates, heard, env))
+        shared: Tensors = self.combine.join(self._hear(updates, heard, env), state.shared)
         broadcast, private = head_of(state.shared, env), {}
         if self.retraining.enabled:
             vectors, head = self._retrain(state.private[META], heard, broadcast, env)
@@ -177,16 +176,14 @@ class FedHPro(AveragesModels):
         sent = {n: present_rows(t, signal.present) for n, t in rows.items() if t is not None}
         return {PRESENT: signal.present, **sent}
 
-    def _hear(
-        self, updates: Updates, heard: dict[str, OwnerMean], env: Env
-    ) -> Iterator[tuple[Tensors, float]]:
-        """Models with weights for the mean, while signals are collected on the way."""
-        for _, update in updates:
+    def _hear(self, updates: Updates, heard: dict[str, OwnerMean], env: Env) -> Updates:
+        """Models alone, while signals are collected on the way."""
+        for client, update in updates:
             for name, rows in update.tensors.items():
                 if name.startswith("signal.") and name != PRESENT:
                     own = heard.setdefault(name, OwnerMean(env.task.num_classes))
                     own.add(rows, update.tensors[PRESENT])
-            yield prefixed(MODEL, select(update.tensors, MODEL)), update.weight
+            yield client, replace(update, tensors=prefixed(MODEL, select(update.tensors, MODEL)))
 
     def _retrain(
         self, vectors: Tensor, heard: Mapping[str, OwnerMean], head: Head, env: Env

@@ -1,5 +1,8 @@
 """`dirichlet:α`: label skew; each class is spread over the clients in Dirichlet(α) proportions.
 
+Reference: Li et al., "Federated Learning on Non-IID Data Silos: An Experimental Study", ICDE 2022,
+which writes β for α.
+
 The usual disjoint form, covering every example exactly once. Small α gives most of a class to one
 client; large α approaches equal shares. Clients may end up empty unless `min` says otherwise.
 """
@@ -20,9 +23,7 @@ from fedcord.data.partitioners.partitioner import MAX_DRAWS, Indices, Source, re
 class Dirichlet:
     """Disjoint Dirichlet label skew."""
 
-    alpha: float = param(
-        0.5, "concentration; smaller is more skewed (paper: α)", above=0, at_most=1e6
-    )
+    alpha: float = param(0.5, "concentration α; smaller is more skewed", above=0, at_most=1e6)
     min: int = param(0, "smallest number of examples a client may have", at_least=0)
 
     def problems(self, num_clients: int) -> list[str]:

@@ -1,6 +1,7 @@
 """EfficientNet-Lite0 with ImageNet weights, as a 1280-number feature map.
 
-Reference: Tan, Le, EfficientNet (ICML 2019), in the Lite variant: no squeeze-and-excitation, ReLU6.
+Reference: Tan, Le, EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks (ICML
+2019), in the Lite variant: no squeeze-and-excitation, ReLU6.
 The network is written here from its published table of blocks; the weight file's names are
 translated on loading.
 """
