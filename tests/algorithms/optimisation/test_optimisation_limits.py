@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
+from fedcord.algorithms.kit.combine import Combine
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import cross_entropy
 from fedcord.algorithms.kit.steps import gradient_weight
@@ -65,6 +67,36 @@ def test_momentum_of_zero_is_fedavg_and_so_is_the_first_round(values: dict[str, 
     assert model_after(FedOpt("momentum", 1.0, 0.9), 2, values) != plain
     first = model_after(FedAvg(), 1, values)
     assert model_after(FedOpt("momentum", 1.0, 0.9), 1, values) == first
+
+
+def test_a_robust_rule_takes_the_place_of_the_mean() -> None:
+    """Limits hold with it too, so every method joins models by it, and nothing else."""
+    median, equal = Combine("median"), LocalSGD(steps=3)
+    wanted = model_after(FedAvg(equal, combine=median), 2)
+    assert wanted != model_after(FedAvg(equal), 2)
+    assert model_after(FedNova(equal, combine=median), 2) == wanted
+    assert model_after(FedOpt("momentum", 1.0, 0.0, local=equal, combine=median), 2) == wanted
+    assert model_after(FedDisco(0.0, 0.0, equal, combine=median), 2) == wanted
+    alone = LocalSGD(steps=3, clip=1e9)
+    wanted = model_after(FedAvg(alone, combine=median), 1)
+    assert model_after(SCAFFOLD(local=alone, combine=median), 1) == wanted
+    assert model_after(FedLC(0.0, alone, combine=median), 1) == wanted
+
+
+def test_a_client_that_lies_about_its_steps_cannot_stretch_the_way() -> None:
+    people, env = federation.population(), federation.env()
+    method = FedNova(LocalSGD(batch_size=8), combine=Combine("median"))
+    state = method.init(env)
+    updates = [
+        (k, method.client_update(state.shared, {}, people.client(k), env.at(k)).update)
+        for k in (0, 1, 3)
+    ]
+    liar = replace(updates[1][1], tensors={**updates[1][1].tensors, "steps": torch.tensor(1e30)})
+    honest = method.aggregate(state, iter(updates), env).shared
+    told = method.aggregate(state, iter([updates[0], (1, liar), updates[2]]), env).shared
+    for name, start in state.shared.items():
+        assert torch.isfinite(told[name]).all()
+        assert (told[name] - start).norm() < 3 * (honest[name] - start).norm()
 
 
 def test_feddyn_without_regularisation_trains_as_fedavg_does() -> None:

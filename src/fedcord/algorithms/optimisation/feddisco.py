@@ -103,7 +103,7 @@ class FedDisco(AveragesModels):
     def weights(self, updates: Sequence[Update]) -> list[float]:
         """What clients count, in units of examples."""
         sizes = [update.weight for update in updates]
-        unlike = [float(update.tensors[DISCREPANCY]) for update in updates]
+        unlike = [max(0.0, float(update.tensors[DISCREPANCY])) for update in updates]
         total = sum(sorted(sizes))
         found = [
             max(0.0, n + total * (self.offset - self.discrepancy_weight * d))
