@@ -46,11 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="only this part of the study, such as one data set; repeatable (default: all)",
     )
+    parser.add_argument("--seed", metavar="N", help="first seed (default: the study's)")
     parser.add_argument("--seeds", metavar="N", help="number of seeds (default: the scale's)")
     add_jobs_flag(parser)
     add_data_dir_flags(parser)
     add_engine_flags(parser)
     add_exchange_flags(parser)
+    parser.set_defaults(spaces=[], search=None)  # of tuning, which the scale decides
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -61,8 +63,9 @@ def execute(arguments: argparse.Namespace) -> int:
 
     named = named_study(arguments.name)
     overrides = {} if arguments.device is None else {"device": arguments.device}
-    if arguments.seeds is not None:
-        overrides["seeds"] = parse_value(arguments.seeds)
+    for name in ("seed", "seeds"):
+        if getattr(arguments, name) is not None:
+            overrides[name] = parse_value(getattr(arguments, name))
     studies = _chosen(named, named.studies(arguments.scale, overrides), arguments.part)
     problems = engine_problems(arguments.engine, workers_from(arguments))
     if problems:
@@ -90,15 +93,24 @@ def _run(
     """Runs that failed, and parts without data with the reason; the others go on."""
     from fedcord.cli.compare_command import runs_by
     from fedcord.cli.progress import RunBars
+    from fedcord.cli.tuning_flags import plan_from
+    from fedcord.experiment.tuning import tune_study, with_chosen
 
     failures: list[Failure] = []
     lacking: dict[str, str] = {}
     place = place_from(arguments, root)
+    plans = {part: plan_from(arguments, study, None) for part, study in studies.items()}
     total = sum(len(study.runs()) for study in studies.values())
+    total += sum(plan.num_runs for plan in plans.values() if plan is not None)
     with RunBars(arguments.json or arguments.quiet, total) as bars:
         run_all = runs_by(arguments, place, bars, workers)
-        for part, study in studies.items():
+        for part, untuned in studies.items():
+            study = untuned
             try:
+                plan = plans[part]
+                if plan is not None:
+                    chosen = tune_study(plan, root / part, place, run_all)
+                    study = with_chosen(study, chosen)
                 failures += run_all(study, root / part)
             except DataError as error:
                 lacking[part] = str(error)

@@ -9,7 +9,7 @@ long clients train. A contender's own parameters win over its recipe's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from types import MappingProxyType
 from typing import Any
@@ -19,13 +19,16 @@ from fedcord.core.params import build
 from fedcord.core.toml import parse_toml
 from fedcord.experiment.compare import Study, make_study
 from fedcord.experiment.load import merged
+from fedcord.experiment.tune_entry import TuneEntry
 from fedcord.report.published import JUDGES, Published
 
 SCALES = ("smoke", "small", "paper")
 """Minutes on digits; an hour or two of two cores; the published setting, for a GPU."""
 USUALLY_JUDGES = dict(zip(SCALES, JUDGES, strict=True))
 ENTRIES = ("title", "source", "note", "metric", "settings", "parts", "contenders", "scales")
-SCALE_ENTRIES = ("seeds", "setting", "judges", "parts", "contenders", "settings", "recipes")
+SCALE_ENTRIES = (
+    *("seeds", "setting", "judges", "parts", "contenders", "settings", "recipes", "tune"),
+)
 WHOLE = "all"
 """The part of a study that has only one."""
 
@@ -111,7 +114,9 @@ class NamedStudy:
                 forms[label] = form
         name = f"{self.name}-{scale_name}-{part}"
         metric = self.values.get("metric")
-        return make_study([], settings, seeds, name=name, variants=forms, metric=metric)
+        study = make_study([], settings, seeds, name=name, variants=forms, metric=metric)
+        tune = TuneEntry.from_plain(scale["tune"]) if "tune" in scale else None
+        return replace(study, tune=tune)
 
 
 def names() -> list[str]:

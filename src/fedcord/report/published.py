@@ -26,8 +26,9 @@ JUDGES = ("nothing", "directions", "values")
 """What runs of a scale can say about published figures."""
 COSTS = ("seconds", "bytes")
 FROM_SERVER = ("g_protos_std", "inter_client_proto_std")
-LARGEST_LAMBDA = "lambda_raw"
-MEASURES = (*METRICS, *COSTS, *FROM_SERVER, LARGEST_LAMBDA)
+LARGEST_LAMBDA, OVER_GROUPS = "lambda_raw", "group_mean"
+MEASURES = (*METRICS, *COSTS, *FROM_SERVER, LARGEST_LAMBDA, OVER_GROUPS)
+"""Metrics, costs of a run, the largest λ of any client, the mean accuracy over domains…"""
 TOLERANCE = 1.0
 """Points by which a published value may lie outside our interval: its own run had one seed too."""
 CONFIRMED, NOT_SHOWN, CONTRADICTED = "confirmed", "not shown", "contradicted"
@@ -70,6 +71,8 @@ class Published:
     @property
     def is_share(self) -> bool:
         """Whether numbers of runs are shares of one."""
+        if self.what == OVER_GROUPS:
+            return True
         return self.what in METRICS and METRICS[self.what].is_share
 
     @property
@@ -134,7 +137,8 @@ def _interval(values: Sequence[float], published: Published) -> MeanInterval:
     """Of shares as leaderboards have it: within 0 to 100 %."""
     if published.against is not None or not published.is_share:
         return mean_interval(values)
-    found = score_interval([value / 100 for value in values], METRICS[published.what])
+    metric = METRICS.get(published.what, METRICS["accuracy"])
+    found = score_interval([value / 100 for value in values], metric)
     ends = [None if end is None else 100 * end for end in (found.low, found.high)]
     return replace(found, mean=100 * found.mean, low=ends[0], high=ends[1])
 
@@ -187,6 +191,9 @@ def _value(run: Run, published: Published) -> float | None:
         return run.result.seconds
     if published.what == "bytes":
         return float(run.result.bytes_up + run.result.bytes_down)
+    if published.what == OVER_GROUPS:
+        parts = next(iter(run.result.per_group.values()), {})
+        return sum(parts.values()) / len(parts) if parts else None
     until = max(1, round(published.at * len(run.metrics)))
     for metrics in reversed(run.metrics[:until]):  # the last round that was evaluated by then
         if published.what == LARGEST_LAMBDA:
