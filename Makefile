@@ -6,7 +6,7 @@ PEERS  := .venv-bench
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deploy check fuzz bench clean
+.PHONY: help setup demo test test-deploy check nightly fuzz bench clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -42,6 +42,11 @@ check: setup ## what a change must pass: format, lint, types, layers, tests (doc
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses auto
+
+nightly: setup ## try every named study out at the smoke scale (minutes each; needs no data)
+	for name in $$($(BIN)/fedcord list studies --json | $(BIN)/python -c "import json, sys; print(*(row['name'] for row in json.load(sys.stdin)))"); do \
+	  $(BIN)/fedcord reproduce $$name --scale smoke --out runs/smoke/$$name --resume --quiet || exit 1; \
+	done
 
 fuzz: setup ## try thousands of damaged files, odd flags and broken messages (an hour or more)
 	FEDCORD_FUZZ=500 $(BIN)/python -m pytest --numprocesses auto tests/faults

@@ -104,17 +104,17 @@ def test_a_scale_fills_in_recipes_and_a_contender_wins_over_them() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (('value = 91.5', 'value = "a lot"'), "value = 'a lot'"),
-        (('value = 91.5', 'valu = 91.5'), "unknown parameter 'valu'"),
-        (('value = 91.5', 'low = 91.5'), "either value or both low and high"),
+        (("value = 91.5", 'value = "a lot"'), "value = 'a lot'"),
+        (("value = 91.5", "valu = 91.5"), "unknown parameter 'valu'"),
+        (("value = 91.5", "low = 91.5"), "either value or both low and high"),
         (('contender = "fedavg"', 'contender = "fedagv"'), "unknown contender 'fedagv'"),
         (('part = "iid"', 'part = "idd"'), "unknown part 'idd'"),
-        (('seeds = 3\n', ''), r"\[scales.small\] needs seeds and setting"),
+        (("seeds = 3\n", ""), r"\[scales.small\] needs seeds and setting"),
         (('setting = "small"', 'setting = "x"\nsedds = 1'), "unknown entry 'sedds'"),
         (('setting = "small"', 'setting = "x"\njudges = "all"'), "unknown judges 'all'"),
-        (('source = "A paper, Table 1"', ''), "has no source"),
-        (('title', 'titel'), "unknown entry 'titel'"),
-        (('[settings]', '[settings'), "is not TOML"),
+        (('source = "A paper, Table 1"', ""), "has no source"),
+        (("title", "titel"), "unknown entry 'titel'"),
+        (("[settings]", "[settings"), "is not TOML"),
     ],
 )
 def test_mistakes_in_a_file_are_told(change: tuple[str, str], words: str) -> None:
@@ -128,20 +128,18 @@ def test_mistakes_in_a_file_are_told(change: tuple[str, str], words: str) -> Non
     [
         (('recipe = "local" }', 'recipe = "lokal" }'), "smoke: unknown recipe 'lokal'"),
         (('contenders = ["fedavg"]', 'contenders = ["fedagv"]'), "unknown contender 'fedagv'"),
-        (('seeds = 2', 'seeds = 2\nparts = ["idd"]'), "unknown part 'idd'"),
-        (('epochs = 1', 'epoch = 1'), "epoch"),
+        (("seeds = 2", 'seeds = 2\nparts = ["idd"]'), "unknown part 'idd'"),
+        (("epochs = 1", "epoch = 1"), "epoch"),
     ],
 )
-def test_mistakes_that_show_when_it_is_built_are_told(
-    change: tuple[str, str], words: str
-) -> None:
+def test_mistakes_that_show_when_it_is_built_are_told(change: tuple[str, str], words: str) -> None:
     named = read("two", SMALL.replace(*change, 1))
     with pytest.raises(ConfigError, match=words):
         named.studies("smoke")
 
 
 def test_unknown_names_are_told() -> None:
-    with pytest.raises(ConfigError, match="unknown study 'flare-table9'.*flare-table1"):
+    with pytest.raises(ConfigError, match=r"unknown study 'flare-table9'.*flare-table1"):
         named_study("flare-table9")
     with pytest.raises(ConfigError, match="unknown scale 'huge'"):
         read("two", SMALL).studies("huge")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,7 +73,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if problems:
         raise ConfigError(problems)
     root = arguments.out or RUNS / f"{named.name}-{arguments.scale}"
-    with Workers() as workers:
+    with contextlib.closing(Workers()) as workers:
         failures, lacking = _run(arguments, studies, root, workers)
     return _show(arguments, named, studies, root, failures, lacking)
 
@@ -146,6 +148,7 @@ def _show(
         "setting": scale.setting,
         "note": named.note,
         "judges": scale.judges,
+        "command": _command(arguments),
     }
     values = {
         **about,
@@ -173,6 +176,17 @@ def _show(
     sys.stderr.writelines(f"failed: {failure}\n" for failure in failures)
     sys.stderr.writelines(f"not run: {part}: {reason}\n" for part, reason in lacking.items())
     return int(bool(failures or lacking))
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    """What repeats it, without what only says how to run and where to write."""
+    words = ["fedcord", "reproduce", arguments.name, "--scale", arguments.scale]
+    for flag in ("seed", "seeds", "device", "metric"):
+        value = getattr(arguments, flag)
+        words += [] if value is None else [f"--{flag}", str(value)]
+    for part in arguments.part or []:
+        words += ["--part", part]
+    return shlex.join(words)
 
 
 def _board(folder: Path) -> Leaderboard | None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fedcord.report.leaderboard import Leaderboard
-from fedcord.report.origin import recorded_command
 from fedcord.report.published import TOLERANCE, Beside, published_markdown
-from fedcord.report.subject import command_without_folders
 from fedcord.report.tables import short_markdown
 
 JUDGED = {
@@ -29,13 +27,13 @@ def reproduction_page(
     """Markdown.
 
     Args:
-        about: study, title, source, scale, setting, note and judges.
+        about: study, title, source, scale, setting, note, judges and the command.
         boards: by part, what our runs reached.
         rows: the published figures beside ours.
         lacking: by part, why it was not run.
     """
     lines = [f"# {about['study']}, {about['scale']}: {about['title']}", "", f"{about['source']}."]
-    lines += ["", f"**Setting:** {about['setting']}"]
+    lines += ["", "```sh", about["command"], "```", "", f"**Setting:** {about['setting']}"]
     if about["note"]:
         lines += ["", f"**Note:** {about['note']}"]
     if rows:
@@ -45,7 +43,7 @@ def reproduction_page(
         lines += ["", "No published figures are known to us, or the item has none."]
     for part, board in boards.items():
         lines += ["", f"## {part}", "", short_markdown(board)]
-        lines += ["", f"Run from {_dates(board)}.", *_command(board)]
+        lines += ["", f"Run from {_dates(board)}."]
     lines += [f"\n{part} was not run: {reason}" for part, reason in lacking.items()]
     return "\n".join(lines) + "\n"
 
@@ -55,8 +53,3 @@ def _dates(board: Leaderboard) -> str:
         str(run.provenance.get("started", "")) for row in board.rows for run in row.runs
     )
     return f"{starts[0]} to {starts[-1]}"
-
-
-def _command(board: Leaderboard) -> list[str]:
-    command = recorded_command(board.best.runs[0])
-    return [] if command is None else ["", "```sh", command_without_folders(command), "```"]

@@ -14,7 +14,8 @@ Deviations: G is trained once, after the only exchange, and is the classifier. I
 it became the next chunk's alignment target, which is not one-shot (`feedback` does that: every
 checkpoint is an exchange, and G goes on from where it was), and was overwritten by the mean before
 evaluation (here it never is). With `feedback` the first model travels anew in every exchange,
-although clients need no more than G: bytes down are an upper bound. Steps go through members in ascending order instead of at random.
+although clients need no more than G: bytes down are an upper bound. Steps go through members in
+ascending order instead of at random.
 
 Limits: `etf_weight` → ∞ gives the anchors; `epochs` = 0 gives the starting point.
 """
