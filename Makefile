@@ -52,7 +52,7 @@ check: setup ## what a change must pass: format, lint, types, layers, tests (doc
 	$(BIN)/python -m pytest --numprocesses auto
 
 docs: $(PRESS)/.installed ## build the documentation into site/, and check its links
-	NO_MKDOCS_2_WARNING=1 $(PRESS)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PRESS)/bin/mkdocs build --strict
 	$(PRESS)/bin/python docs/check_site.py site
 	@echo "The documentation is in site/index.html"
 

@@ -18,7 +18,13 @@ SHOWN = (
     *("*.md", "CITATION.cff", "LICENSE", "docs/**/*.md", "docs/images/*.svg", "docs/images/*.png"),
     *("studies/**/*.md", "studies/**/*.toml", "studies/**/*.csv", "studies/**/*.py"),
     *("studies/**/*.svg", "studies/**/*.png", "benchmarks/*.md", "benchmarks/*.svg"),
-    *("examples/*.py", "src/fedcord/**/*.py", "src/fedcord/**/*.toml", "tests/**/*.py", "tests/engine/*.json"),
+    *(
+        "examples/*.py",
+        "src/fedcord/**/*.py",
+        "src/fedcord/**/*.toml",
+        "tests/**/*.py",
+        "tests/engine/*.json",
+    ),
 )
 
 

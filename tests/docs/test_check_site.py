@@ -37,9 +37,15 @@ def test_a_sound_site_has_no_fault(site: Path) -> None:
         ('<a href="b/c.html#there">', "index.html: b/c.html#there leads nowhere"),
         ('<a href="../outside.html">', "index.html: ../outside.html leads nowhere"),
         ('<img src="none.png">', "index.html: none.png leads nowhere"),
-        ('<script src="https://cdn.example/x.js">', "index.html: asks for https://cdn.example/x.js"),
+        (
+            '<script src="https://cdn.example/x.js">',
+            "index.html: asks for https://cdn.example/x.js",
+        ),
         ('<link rel="preconnect" href="//fonts.example">', "index.html: asks for //fonts.example"),
-        ("<style>@import 'https://f.example/x'</style>", "index.html: asks for https://f.example/x"),
+        (
+            "<style>@import 'https://f.example/x'</style>",
+            "index.html: asks for https://f.example/x",
+        ),
         ('<pre class="mermaid">', "index.html: asks for //mermaid"),
     ],
 )

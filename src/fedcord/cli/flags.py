@@ -123,7 +123,7 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
         "--model",
         action="append",
         metavar="M",
-        help="network, repeatable: several are dealt out to clients in turn (default auto)",
+        help="network, repeatable: several are distributed to clients in turn (default auto)",
     )
     parser.add_argument(
         "--set",
