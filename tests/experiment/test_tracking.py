@@ -193,13 +193,14 @@ def test_mlflow_gets_every_round_once_and_the_settings(
 def test_weights_and_biases_writes_offline_below_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("wandb")
+    wandb = pytest.importorskip("wandb")
     for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
     notes: list[str] = []
     place = Place(tmp_path / "run", track=["wandb"])
     run(config(**AVERAGING | {"rounds": 2}), place, Progress(note=notes.append))
     assert notes == []
+    wandb.teardown()  # its own process writes the file, and is done when it has ended
     (file,) = (tmp_path / "run/wandb").glob("offline-run-*/run-*.wandb")
     content = file.read_bytes()
     assert b"accuracy" in content
