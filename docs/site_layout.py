@@ -1,8 +1,8 @@
 """What the site is made of: the repository's pages, in the repository's own layout.
 
 MkDocs calls these functions (`hooks` in mkdocs.yml). A page may then link to a study's result or to
-a source file as it does in the repository, and the link leads there in the site too. Entries of the
-navigation that end with `/*` stand for all pages below a folder.
+a source file as it does in the repository, and the link leads there in the site too. An entry of
+the navigation may be a pattern; its pages come in the order of the index, docs/README.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ SHOWN = (
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Fill in the navigation."""
-    config.nav = [_filled(entry) for entry in config.nav or []]
+    named = [page for entry in config.nav or [] for page in _named(entry)]
+    config.nav = [_filled(entry, named) for entry in config.nav or []]
     return config
 
 
@@ -45,17 +46,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return Files([*own, *shown])
 
 
-def _filled(entry: Any) -> Any:
+def _named(entry: Any) -> list[str]:
+    """The pages that an entry names one by one."""
     if isinstance(entry, str):
+        return [] if "*" in entry else [entry]
+    parts = entry.values() if isinstance(entry, dict) else entry
+    return [page for part in parts for page in _named(part)]
+
+
+def _filled(entry: Any, named: list[str]) -> Any:
+    """An entry in which patterns are replaced by the pages that are named nowhere else."""
+    if isinstance(entry, dict):
+        return {title: _filled(value, named) for title, value in entry.items()}
+    if isinstance(entry, list):
+        return [_filled(value, named) for value in entry]
+    if "*" not in entry:
         return entry
-    return {title: _below(value) for title, value in entry.items()}
+    found = [page.relative_to(ROOT).as_posix() for page in sorted(ROOT.glob(entry))]
+    return sorted((page for page in found if page not in named), key=_place)
 
 
-def _below(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_filled(entry) for entry in value]
-    if not value.endswith("/*"):
-        return value
-    pages = sorted((ROOT / value.removesuffix("/*")).rglob("*.md"))
-    pages.sort(key=lambda page: page.name != "README.md")  # what tells about the others comes first
-    return [page.relative_to(ROOT).as_posix() for page in pages]
+def _place(page: str) -> int:
+    """What tells about its neighbours comes first, then pages as the index has them."""
+    name = page.rpartition("/")[2]
+    if name == "README.md":
+        return -1
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    place = index.find(f"({name})")
+    return place if place >= 0 else len(index)
