@@ -54,7 +54,7 @@ check: setup ## what a change must pass: format, lint, types, layers, tests (doc
 docs: $(PRESS)/.installed ## build the documentation into site/, and check its links
 	NO_MKDOCS_2_WARNING=1 $(PRESS)/bin/mkdocs build --strict
 	$(PRESS)/bin/python docs/check_site.py site
-	@echo "The documentation is in site/index.html"
+	@echo "The documentation is in site/index.html; with search: $(PYTHON) -m http.server --directory site"
 
 $(PRESS)/.installed: requirements-docs.txt constraints.txt
 	test -x $(PRESS)/bin/python || $(PYTHON) -m venv $(PRESS)
