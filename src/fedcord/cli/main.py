@@ -42,6 +42,10 @@ COMMANDS = {
         "inspect_command",
         "show how different the clients' data are, before any training",
     ),
+    "advise": (
+        "advise_command",
+        "say which method to try first, by what was measured on data like yours",
+    ),
     "flower": ("flower_command", "run across real processes and sites, by Flower"),
     "forget": ("forget_command", "take one client out of a finished run, exactly"),
     "join": ("join_command", "bring late clients into a finished run, exactly"),
