@@ -14,6 +14,7 @@ page has a corrected one), or where the two methods' own intervals do not overla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
@@ -269,22 +270,23 @@ def _leader(near: list[Near], on: On, may_lead: MayLead) -> Form | None:
     if not ranked:
         return None
     leader = next(iter(ranked))
+    return _form_to_take([row for row in rows if row.form.algorithm == leader], on)
+
+
+def _form_to_take(rows: list[Measured], on: On) -> Form:
+    """Of those within `WORTH` points of the best, the plain one, or else the least to send."""
     forms: dict[str, Form] = {}
     scores: dict[str, dict[str, float]] = {}
+    sizes: dict[str, float] = {}
     for row in rows:
-        if row.form.algorithm == leader:
-            forms[row.form.words] = row.form
-            scores.setdefault(row.form.words, {})[row.setting] = row.figures[on].mean
-    ranked_forms = effects(scores)
-    ahead = forms[next(iter(ranked_forms))]
-    simple = forms.get(leader)
-    if simple is None or simple == ahead:
-        return ahead
-    return (
-        ahead
-        if ranked_forms[ahead.words] - ranked_forms.get(simple.words, -100.0) > WORTH
-        else simple
-    )
+        name = row.form.words
+        forms[name] = row.form
+        scores.setdefault(name, {})[row.setting] = row.figures[on].mean
+        sizes[name] = min(sizes.get(name, math.inf), math.inf if row.bytes is None else row.bytes)
+    ranked = effects(scores)
+    best = next(iter(ranked.values()))
+    good = [forms[name] for name, effect in ranked.items() if effect >= best - WORTH]
+    return min(good, key=lambda form: (bool(form.params), sizes[form.words], form.words))
 
 
 def _baseline(near: list[Near], leader: Form, on: On) -> Form | None:
