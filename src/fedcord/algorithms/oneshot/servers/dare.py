@@ -9,10 +9,10 @@ as a Free Lunch", ICML 2024 (arXiv 2311.03099).
 | p, drop rate; rescaling by 1/(1 − p) | `drop` |
 | merging by averaging | θ_init + Σ w_i δ̃_i |
 
-Deviations: p is 0.5 by default. The paper drops 0.9 and more, of the small changes that fine-tuning
-makes to a large language model; one-shot clients go far from a start that knows nothing, and the
-noise of what remains grows with p/(1 − p). Members weigh by their examples. Statistics of batch
-normalisation are averaged.
+Deviations: p is 0.2 by default, as where the authors' examples average two models; of one model
+they drop 0.9 and more. Those are small changes that fine-tuning makes to a large language model;
+one-shot clients go far from a start that knows nothing, and noise grows with p/(1 − p). Members
+weigh by their examples. Statistics of batch normalisation are averaged.
 
 Limits: drop = 0 is `param_avg`, bit for bit. In the mean over draws it is `param_avg` for any drop.
 """

@@ -12,11 +12,12 @@ Travels: up, besides the model, one number more for every weight.
 
     F_i = mean over examples of Σ_c p_c(x) (∂ log p_c(x) / ∂θ)²
 
-Deviations: the paper minimises by gradient descent from the mean of the models and keeps what is
-best on validation data; with a diagonal the minimum is known. `damping` is added to every F_i, as
-if it were sure of everything by that much, so that weights nobody is sure of are averaged: where
-descent from the mean would leave them. The paper's K-FAC form is what `lpa` is near to. Statistics
-of batch normalisation are averaged.
+Deviations: the authors' code minimises by gradient descent from the mean of the models and keeps
+what is best on validation data; with a diagonal the minimum is known. It adds members up without
+weights; here they weigh by their examples (`weighting=uniform` does not). `damping` is added to
+every F_i, as if it were sure of everything by that much, so that weights nobody is sure of are
+averaged: where descent from the mean would leave them. The paper's K-FAC form is what `lpa` is near
+to. Statistics of batch normalisation are averaged.
 
 Limits: equal F_i, and `damping` → ∞, give `param_avg`; identical members give that member.
 """

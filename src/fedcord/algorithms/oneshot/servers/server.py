@@ -89,7 +89,7 @@ class Server:
     certainty: Certainty = param(Certainty(), "fisher")
     trimming: Trimming = param(Trimming(), "ties")
     drop: float = param(
-        0.5, "dare: share of each member's change that is dropped (paper: p)", at_least=0, below=1
+        0.2, "dare: share of each member's change that is dropped (paper: p)", at_least=0, below=1
     )
 
     def __post_init__(self) -> None:
