@@ -88,6 +88,9 @@ def test_trials_of_a_tuning_and_links_out_of_the_folder_are_not_shown(
 ) -> None:
     growing.begin()
     root = growing.folder.parents[2]
+    trial = root / "study" / "tuning" / "fedavg" / "trial-0" / "seed-100"
+    trial.mkdir(parents=True)
+    (trial / "config.toml").write_bytes((finished_run / "config.toml").read_bytes())
     (root / "study" / "elsewhere").symlink_to(finished_run)
     linked = root / "study" / "linked"
     linked.mkdir()
