@@ -47,7 +47,7 @@ def test_the_large_page_shows_without_errors_and_asks_for_nothing(
     # letters of figures can be read
     smallest = """Math.min(...[...document.querySelectorAll('svg text')].filter(
         own => own.textContent.trim()).map(own => own.getBoundingClientRect().height))"""
-    assert page.run(smallest) >= 7
+    assert page.run(smallest) >= 9
     assert page.run("getComputedStyle(document.body).backgroundColor") == (
         "rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 23, 29)"
     )

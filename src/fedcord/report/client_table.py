@@ -12,6 +12,9 @@ from fedcord.report.numbers import NOTHING, percent
 MOST_CELLS = 6000
 """Seeds beyond the first are left out where they would make the page heavy."""
 
+MOST_OPEN = 40
+"""A table of more clients is folded."""
+
 
 def has_client_table(board: Leaderboard) -> bool:
     """Whether some run tells of its clients."""
@@ -35,7 +38,10 @@ def client_tables(board: Leaderboard) -> str:
         f"{more}</p>"
     )
     options = [(f"seed {seed}", _table(board, seed)) for seed in shown]
-    return title + sentence + choice("client-seed", "Split", options)
+    tables = choice("client-seed", "Split", options)
+    if size > MOST_OPEN * len(board.rows):
+        tables = f"<details><summary>All clients</summary>{tables}</details>"
+    return title + sentence + tables
 
 
 def _table(board: Leaderboard, seed: int) -> str:

@@ -25,6 +25,9 @@ LINE, MEAN, SEEDS, CLIENT = "line", "mean", "seeds", "client"
 """Parts whose points have values to tell."""
 TELLING = (LINE, MEAN, SEEDS, CLIENT)
 
+MOST_POINTS = 200
+"""Of a longer curve every n-th point is told: more could not be pointed at."""
+
 
 @dataclass(frozen=True)
 class Spot:
@@ -104,7 +107,9 @@ def _spots(axes: Axes) -> Iterator[Spot]:
         found = TAG.fullmatch(artist.get_gid() or "")
         if found is None or found[2] not in TELLING:
             continue
-        for place, (x, y) in enumerate(_places(artist)):
+        places = list(enumerate(_places(artist)))
+        step = -(-len(places) // MOST_POINTS)
+        for place, (x, y) in places[::-step][::-1]:  # the last one always: it is the result
             yield Spot(int(found[1]), found[2], found[3], place, float(x), float(y))
 
 

@@ -448,6 +448,7 @@
       open() {
         const line = isClients && now && document.querySelector(`tr[data-client="${now[0]}"]`);
         if (!line) return;
+        unfold(line);
         line.scrollIntoView({ block: "center" });
         line.tabIndex = -1;
         line.focus();
@@ -473,12 +474,16 @@
 
   // ---- links into folded parts ---------------------------------------------------------------------
 
-  function reveal() {
-    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (!target) return;
-    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) {
+  function unfold(element) {
+    for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) {
       fold.open = true;
     }
+  }
+
+  function reveal() {
+    const target = document.getElementById(location.hash.slice(1));
+    if (!target) return;
+    unfold(target);
     target.scrollIntoView({ block: "center" });
   }
 

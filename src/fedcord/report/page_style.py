@@ -62,6 +62,7 @@ th .mark { display: block; color: var(--warn); font-size: .8rem; line-height: 1.
 .shaded th, .shaded td { padding: .3rem .45rem; }
 .shaded thead th { font-size: .78rem; }
 tr > th:first-child { position: sticky; left: 0; background: var(--page); }
+tbody > tr > th:first-child { box-shadow: inset 0 -1px var(--line); }
 tr.best > th:first-child, tr.linked > th:first-child { background: var(--mark); }
 tr:target > th:first-child { background: var(--mark); }
 .runs pre { margin: .4rem 0 0; width: 22rem; text-align: left; }
@@ -153,8 +154,9 @@ a + .sort { margin-left: .1rem; }
   h2 { margin-top: 2.8rem; }
   th, td { padding: .55rem .6rem; }
   .figures { grid-template-columns: 1fr; }
-  figure.wide { overflow-x: auto; }
-  figure.wide svg { min-width: 34rem; }
+  figure { overflow-x: auto; }
+  figure svg { min-width: 30rem; }
+  figure.wide svg { min-width: 36rem; }
   dl { grid-template-columns: 1fr; gap: 0; }
   dd { margin-bottom: .6rem; }
 }
