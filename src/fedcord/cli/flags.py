@@ -116,6 +116,13 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="keep clients' work here and take it from here when methods differ on the server only",
     )
+    parser.add_argument(
+        "--track",
+        action="append",
+        default=[],
+        metavar="T",
+        help="mirror numbers to tensorboard, mlflow or wandb as rounds end, repeatable",
+    )
 
 
 def add_training_flags(parser: argparse.ArgumentParser) -> None:
@@ -126,7 +133,7 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
         "--model",
         action="append",
         metavar="M",
-        help="network, repeatable: several are dealt out to clients in turn (default auto)",
+        help="network, repeatable: several are distributed to clients in turn (default auto)",
     )
     add_set_flag(parser)
 
@@ -249,6 +256,7 @@ def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
         arguments.retry_failed,
         patience_from(arguments),
         DEFAULT if arguments.metric is None else arguments.metric,
+        arguments.track,
     )
     if arguments.engine == "processes" and asked is not None and not arguments.quiet:
         started = worker_count(asked)

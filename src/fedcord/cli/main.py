@@ -39,9 +39,14 @@ COMMANDS = {
     "predict": ("predict_command", "answer new examples with the model of a finished run"),
     "export": ("export_command", "write a run's model for use without fedcord"),
     "report": ("report_command", "write tables, plots and page anew from run folders"),
+    "ui": ("ui_command", "follow a folder of studies in a browser while runs go on"),
     "inspect": (
         "inspect_command",
         "show how different the clients' data are, before any training",
+    ),
+    "advise": (
+        "advise_command",
+        "say which method to try first, by what was measured on data like yours",
     ),
     "flower": ("flower_command", "run across real processes and sites, by Flower"),
     "forget": ("forget_command", "take one client out of a finished run, exactly"),
