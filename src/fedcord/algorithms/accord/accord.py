@@ -122,8 +122,8 @@ class Accord:
         problems = setting_rules(self._head, self.balanced, self.refinements)
         if self.objective.bank_file:
             problems.append(
-                f"objective.bank_file = '{self.objective.bank_file}': accord sends no feature bank; "
-                "leave it out, or use feature-bank."
+                f"objective.bank_file = '{self.objective.bank_file}': accord sends no feature "
+                "bank; leave it out, or use feature-bank."
             )
         if problems:
             raise ConfigError(problems)
