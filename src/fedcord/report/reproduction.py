@@ -53,3 +53,19 @@ def _dates(board: Leaderboard) -> str:
         str(run.provenance.get("started", "")) for row in board.rows for run in row.runs
     )
     return f"{starts[0]} to {starts[-1]}"
+
+
+def hashes_of(board: Leaderboard) -> dict[str, dict[str, dict[str, str | None]]]:
+    """By contender and seed what identifies a run: its data, partition and final state."""
+    return {
+        row.name: {
+            str(run.seed): {
+                "data": run.data_hash,
+                "partition": run.result.partition_hash,
+                "state": run.result.state_hash,
+            }
+            for run in row.runs
+            if run.result is not None
+        }
+        for row in board.rows
+    }
