@@ -75,7 +75,7 @@ def test_costs_are_what_is_saved(tmp_path: Path) -> None:
 def test_what_has_no_runs_is_said(board: Leaderboard) -> None:
     assert beside(None, figure(value=1.0), "values").verdict == "not run"
     assert verdict(board, "values", against="other", value=1.0) == "not run"
-    assert verdict(board, "values", what="g_protos_std", value=1.0) == "not run"
+    assert verdict(board, "values", what="g_protos_std", value=1.0) == "not measured"
 
 
 def test_one_seed_shows_nothing(tmp_path: Path) -> None:
