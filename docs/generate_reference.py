@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
+from fedcord.algorithms.registry import ALGORITHMS, algorithm_class, is_algorithm
 from fedcord.cli.main import COMMANDS
 from fedcord.core.params import build, describe, value_of
 from fedcord.data.partition import PARTITIONS
@@ -143,7 +143,12 @@ def _own_parameters(chosen: Any, shared: dict[str, type[Any]]) -> list[str]:
     lines = []
     for field in dataclasses.fields(chosen):
         part = getattr(chosen, field.name)
-        if dataclasses.is_dataclass(part) and not isinstance(part, type):
+        if is_algorithm(part):
+            lines.append(
+                f"- `{field.name}.…`: the parameters of the method that `of` names, such as "
+                f"[{chosen.of}](#{chosen.of})"
+            )
+        elif dataclasses.is_dataclass(part) and not isinstance(part, type):
             kind = type(part).__name__
             shared.setdefault(kind, type(part))
             but = _but(changes(part, type(part)()))

@@ -28,6 +28,7 @@ _PLACES = {
     "load_dataset": "data.registry",
     "Dataset": "data.dataset",
     "Split": "data.dataset",
+    "Vocabulary": "data.vocabulary",
     "make_partition": "data.partition",
     "check_algorithm": "checks",
     "Limit": "checks",
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from fedcord.data.dataset import Dataset, Split
     from fedcord.data.partition import make_partition
     from fedcord.data.registry import load_dataset
+    from fedcord.data.vocabulary import Vocabulary
     from fedcord.experiment.api import Comparison, compare, resume, run, write_report
     from fedcord.trained.load import LoadedModel, load
 
@@ -127,6 +129,7 @@ __all__ = [
     "TensorSpec",
     "Traits",
     "Update",
+    "Vocabulary",
     "__version__",
     "check_algorithm",
     "check_params",

@@ -16,6 +16,7 @@ from fedcord.algorithms.accord.selection import Selection
 from fedcord.algorithms.analytic.afl import AFL
 from fedcord.algorithms.analytic.afl_aa import AFLByModels
 from fedcord.algorithms.analytic.features import FeatureMap
+from fedcord.algorithms.analytic.fed3r import Fed3R
 from fedcord.algorithms.analytic.layerwise import Layers
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.fedprox import FedProx
@@ -24,6 +25,7 @@ from fedcord.algorithms.contrastive.moon import MOON
 from fedcord.algorithms.hyperprototype.fedhpro import FedHPro
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.retraining import Retraining
+from fedcord.algorithms.kit.client_privacy import ClientPrivacy
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.baselines.distillation import Distillation
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis
@@ -31,6 +33,13 @@ from fedcord.algorithms.oneshot.ladder import PRESETS
 from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.oneshot import OneShot
 from fedcord.algorithms.oneshot.policy import Policy
+from fedcord.algorithms.optimisation.feddisco import FedDisco
+from fedcord.algorithms.optimisation.fedlc import FedLC
+from fedcord.algorithms.optimisation.fednova import FedNova
+from fedcord.algorithms.optimisation.fedopt import FedOpt
+from fedcord.algorithms.personal.ditto import Ditto
+from fedcord.algorithms.personal.fedper import FedPer
+from fedcord.algorithms.personal.per_fedavg import PerFedAvg
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.checks.compare import difference
 from fedcord.checks.expectations import Expectations, Identity, Limit
@@ -61,6 +70,10 @@ FEW_VECTORS = Retraining(vectors=10, matching_steps=20, matching_lr=1.0, epochs=
 """A classifier re-trained in milliseconds."""
 
 
+STATISTICS = ("model.*running*",)
+"""What batch normalisation counts, among the tensors of a model."""
+
+
 @dataclass(frozen=True)
 class Row:
     """What is special about one algorithm.
@@ -80,6 +93,53 @@ def _fedprox() -> Expectations:
         FedProx(proximal_weight=0.0, local=QUICK),
         FedAvg(local=QUICK),
         unlike=FedProx(proximal_weight=1.0, local=QUICK),
+    )
+    return Expectations(is_random=True, limits=(limit,))
+
+
+def _scaffold() -> Expectations:
+    # in the first round, the client's control variate is how it moved the server's
+    return Expectations(is_random=True, memory_may_be_sent=("control.*",))
+
+
+def _fednova() -> Expectations:
+    equal = dataclasses.replace(QUICK, steps=3)
+    limit = Limit("equal steps are FedAvg", FedNova(equal), FedAvg(equal), unlike=FedNova(QUICK))
+    return Expectations(is_random=True, limits=(limit,))
+
+
+def _fedopt() -> Expectations:
+    limit = Limit(
+        "momentum = 0 is FedAvg",
+        FedOpt("momentum", 1.0, 0.0, local=QUICK),
+        FedAvg(local=QUICK),
+        unlike=FedOpt("momentum", 1.0, 0.9, local=QUICK),
+    )
+    # the server goes further than the mean, and its velocity is a weight that started at zero
+    sent = ("first.*norm?.*",)
+    return Expectations(is_random=True, identity=None, limits=(limit,), private_may_be_sent=sent)
+
+
+def _feddyn() -> Expectations:
+    # the server goes further than the mean; a drift is a weight that started at zero
+    sent = ("drift.*norm?.*",)
+    return Expectations(is_random=True, identity=None, memory_may_be_sent=sent)
+
+
+def _fedlc() -> Expectations:
+    alone = dataclasses.replace(QUICK, clip=1e9)  # FedAvg too trains one client at a time
+    limit = Limit(
+        "calibration = 0 is FedAvg", FedLC(0.0, alone), FedAvg(alone), unlike=FedLC(1.0, alone)
+    )
+    return Expectations(is_random=True, limits=(limit,))
+
+
+def _feddisco() -> Expectations:
+    limit = Limit(
+        "discrepancy_weight = offset = 0 is FedAvg",
+        FedDisco(0.0, 0.0, QUICK),
+        FedAvg(local=QUICK),
+        unlike=FedDisco(0.5, 0.1, QUICK),
     )
     return Expectations(is_random=True, limits=(limit,))
 
@@ -122,6 +182,42 @@ def _fedhpro() -> Expectations:
     return Expectations(is_random=True, identity=None, limits=(limit,))
 
 
+def _fedper() -> Expectations:
+    limit = Limit(
+        "personal_layers = 0 averages as FedAvg",
+        FedPer(personal_layers=0, local=QUICK),
+        FedAvg(local=QUICK),
+        unlike=FedPer(local=QUICK),
+    )
+    return dataclasses.replace(_own_heads(), limits=(limit,))
+
+
+def _own_heads() -> Expectations:
+    # of a class that a client lacks its head knows nothing
+    return Expectations(is_random=True, learns_with="clients")
+
+
+def _ditto() -> Expectations:
+    limit = Limit("its global model is FedAvg's", Ditto(local=QUICK), FedAvg(local=QUICK))
+    # after one step from the same start both models have seen the same
+    return Expectations(is_random=True, limits=(limit,), memory_may_be_sent=STATISTICS)
+
+
+def _pfedme() -> Expectations:
+    # the client's own model has the statistics of the reference that is sent
+    return Expectations(is_random=True, memory_may_be_sent=STATISTICS)
+
+
+def _per_fedavg() -> Expectations:
+    limit = Limit(
+        "adaptation_lr = 0 is FedAvg",
+        PerFedAvg(adaptation_lr=0.0, local=QUICK),
+        FedAvg(local=QUICK),
+        unlike=PerFedAvg(local=QUICK),
+    )
+    return Expectations(is_random=True, limits=(limit,))
+
+
 def _afl_aa() -> Expectations:
     by_models = AFLByModels(client_ridge=0.5, remove_ridge=False, features=NARROW)
     limit = Limit(
@@ -133,6 +229,21 @@ def _afl_aa() -> Expectations:
         tolerance=1e-8,
     )
     return Expectations(is_random=True, limits=(limit,))
+
+
+def _fed3r() -> Expectations:
+    limit = Limit(
+        "without scaling it is AFL with the same ridge",
+        Fed3R(ridge=0.3, normalise=False, features=NARROW),
+        AFL(ridge=0.3, features=NARROW),
+        unlike=Fed3R(ridge=0.3, features=NARROW),
+    )
+    return Expectations(is_random=True, limits=(limit,))
+
+
+def _averaged_head() -> Expectations:
+    # the classifier is not one that a client sent
+    return Expectations(is_random=True, identity=None)
 
 
 def _random() -> Expectations:
@@ -264,12 +375,33 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "afl": Row({"features": NARROW}, _random),
         "afl-aa": Row({"features": NARROW}, _afl_aa),
         "apfl": Row({"features": NARROW}, _random),
+        "ccvr": Row({"inner": FedAvg(QUICK), "virtual": 50, "epochs": 5}, _averaged_head),
+        "exact-head": Row({"inner": FedAvg(QUICK)}, _averaged_head),
+        "fed3r": Row({"features": NARROW}, _fed3r),
+        "fed3r-rf": Row({"features": FeatureMap(expansion="rff", width=24)}, _random),
+        "fed3r+ft": Row({"inner": FedAvg(QUICK)}, _averaged_head),
+        "fedncm": Row(
+            {"features": FeatureMap(expansion="none", unit=False, bias=False)},
+            lambda: Expectations(is_random=False),
+        ),
         "deepafl": Row({"features": NARROW, "blocks": 2, "width": 16}, _random),
         "fedacnnl": Row({"layers": SHALLOW}, _random),
         "co-boosting": Row({**TAUGHT, "epochs": 2}, _one_shot(learns=0.6)),
+        "dp-fedavg": Row({"privacy": ClientPrivacy(clip=5.0, noise=0.02)}, _random),
         "dense": Row({**TAUGHT, "epochs": 2}, _one_shot(learns=0.6)),
         "ensemble": Row({"local": LONG}, _one_shot()),
         "fedavg": Row(expectations=_random),
+        "centralised": Row(expectations=_random),
+        "local": Row(expectations=lambda: Expectations(is_random=True, learns_with="clients")),
+        "scaffold": Row(expectations=_scaffold),
+        "fednova": Row(expectations=_fednova),
+        "feddyn": Row(expectations=_feddyn),
+        "fedlc": Row(expectations=_fedlc),
+        "feddisco": Row(expectations=_feddisco),
+        "fedavgm": Row(expectations=_fedopt),
+        "fedadam": Row(expectations=_fedopt),
+        "fedyogi": Row(expectations=_fedopt),
+        "fedadagrad": Row(expectations=_fedopt),
         "fedavg-oneshot": Row({"local": LONG}, _one_shot("fused")),
         "feddf": Row({**TAUGHT, "steps": 5, "proxy_size": 32}, _one_shot(learns=0.6)),
         "fedetf": Row({"local": LONG}, _one_shot("fused.model")),
@@ -291,6 +423,14 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "fedprox": Row(expectations=_fedprox),
         "fedrcl": Row(expectations=_fedrcl),
         "moon": Row(expectations=_moon),
+        "ditto": Row(expectations=_ditto),
+        "fedbabu": Row({"finetune_epochs": 1}, _random),
+        "fedbn": Row(expectations=_random),
+        "fedper": Row(expectations=_fedper),
+        "fedrep": Row({"head_epochs": 1}, _own_heads),
+        "fedrod": Row(expectations=_random),
+        "per-fedavg": Row({"second_order": "hessian-free"}, _per_fedavg),
+        "pfedme": Row(expectations=_pfedme),
         "local-ridge": Row(
             {"features": NARROW}, lambda: Expectations(is_random=False, learns_with="clients")
         ),

@@ -132,7 +132,7 @@ def test_pictures_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "readme.txt").write_text("nothing")
     for folder, words in {
-        "wide": "have more than 8 bits of grey, and a run does not record",
+        "wide": "1 have more than 8 bits of grey, and the model was trained on pictures of 8",
         "classes": "eerie/a.png: unknown class 'eerie'",
         "none": "holds no pictures",
         "absent": "does not exist",

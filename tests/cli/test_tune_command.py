@@ -73,6 +73,81 @@ def test_bad_input_is_told_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+STUDY = """
+algorithms = ["fedavg", "fedprox"]
+[settings]
+clients = 2
+rounds = 1
+subset = 80
+partition = "iid"
+"""
+ENTRY = """
+[tune]
+trials = 3
+space = { local.lr = "0.01:0.3:log", "fedprox:proximal_weight" = [0.1, 1] }
+"""
+
+
+def test_a_study_file_tunes_as_the_flags_do(tmp_path: Path) -> None:
+    (tmp_path / "by-file.toml").write_text(STUDY + ENTRY)
+    (tmp_path / "by-flags.toml").write_text(STUDY)
+    flags = ["--tune", "3", "--space", "local.lr=0.01:0.3:log"]
+    flags += ["--space", "fedprox:proximal_weight=0.1,1"]
+    found = []
+    for words in (["by-file.toml"], ["by-flags.toml", *flags]):
+        out = words[0].removesuffix(".toml")
+        result_of("compare", *words, "--out", out, cwd=tmp_path)
+        found.append(json.loads((tmp_path / out / "tuning.json").read_text()))
+    assert found[0] == found[1]
+    assert found[0]["contenders"]["fedprox"]["space"]["proximal_weight"] == "0.1,1"
+    # `tune` makes what `compare` then finds, and flags win over the file
+    result_of("tune", "by-file.toml", "--out", "tuned", "--trials", "2", cwd=tmp_path)
+    tuned = json.loads((tmp_path / "tuned" / "tuning.json").read_text())
+    assert (tuned["trials"], tuned["contenders"]["fedprox"]["space"]) == (
+        2,
+        found[0]["contenders"]["fedprox"]["space"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("tune = 8", "tune = 8: must be a table, [tune]"),
+        ("[tune]", "[tune] needs trials"),
+        ("[tune]\ntrials = 3\ntrails = 4", "unknown entry of [tune] 'trails'; did you mean"),
+        ("[tune]\ntrials = 1", "trials = 1: must be a whole number from 2"),
+        ('[tune]\ntrials = "many"', "trials = 'many': must be a whole number"),
+        ("[tune]\ntrials = 3\nspace = 4", "[tune] space = 4: must be a table of parameters"),
+        ("[tune]\ntrials = 3\nspace.local.lr = 4", "[tune] space local.lr = 4: must be"),
+        ('[tune]\ntrials = 3\nspace.local.lr = "3:1"', "[tune] space 'local.lr=3:1': 3:1: must be"),
+        ('[tune]\ntrials = 3\nspace.local.rl = "1:3"', "did you mean 'local.lr'"),
+        ('[tune]\ntrials = 3\nspace."moon:local.lr" = "1:3"', "'moon' is not among fedavg"),
+        ('[tune]\ntrials = 3\nsearch = "x"', "unknown search 'x'"),
+        ("[tune]\ntrials = 3\nsearch = 1", "[tune] search = 1: must be a word"),
+        ("[tune]\ntrials = 3\nspace.local.lr = [0.1, -1]", "[tune] space local.lr=0.1,-1 of fed"),
+    ],
+)
+def test_mistakes_in_the_entry_are_told_before_anything_is_written(
+    tmp_path: Path, entry: str, said: str
+) -> None:
+    top, settings = (entry, "") if entry.startswith("tune") else ("", entry)
+    (tmp_path / "study.toml").write_text(f"{top}\n{STUDY}\n{settings}\n")
+    for command in ("compare", "tune"):
+        done = fedcord(command, "study.toml", cwd=tmp_path)
+        assert done.returncode == 2
+        assert said in " ".join(done.stderr.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
+
+
+def test_a_study_over_flower_is_not_tuned(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY + ENTRY)
+    done = fedcord("flower", "run", "study.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "has [tune], which is not done over Flower: tune with 'fedcord tune study.toml'" in (
+        done.stderr
+    )
+
+
 def test_the_space_of_an_algorithm_is_listed(tmp_path: Path) -> None:
     done = fedcord("list", "algorithms", "fedprox", cwd=tmp_path)
     assert "tuned over 0.001:1:log" in done.stdout

@@ -7,6 +7,7 @@ from fedcord.core.params import (
     build,
     check_params,
     conformed,
+    declared_spaces,
     describe,
     param,
     parameters_like,
@@ -192,3 +193,77 @@ def test_none_survives_where_it_is_not_the_default() -> None:
     assert build(Careful, plain(without)) == without
     assert plain(Slow()) == {"steps": 1}
     assert build(Slow, {"rate": "none"}) == Slow()
+
+
+@dataclass(frozen=True)
+class Grown:
+    old: int = param(1, "from the start")
+    new: int = param(0, "added later", at_least=0, unwritten=True)
+
+
+def test_a_field_that_was_added_later_is_written_only_where_it_is_used() -> None:
+    assert plain(Grown()) == {"old": 1}
+    assert plain(Grown(new=2)) == {"old": 1, "new": 2}
+    assert build(Grown, plain(Grown(new=2))) == Grown(new=2)
+    assert plain(Grown(), Grown(new=3)) == {"old": 1, "new": 0}
+
+
+@dataclass(frozen=True)
+class Fast:
+    speed: float = param(9.0, "speed", above=0, space=(1.0, 20.0))
+    limit: int | None = param(None, "limit")
+
+
+KINDS = {"inner": Inner(), "inner-long": Inner(steps=50), "fast": Fast()}
+
+
+def made(word: str) -> object:
+    if word not in KINDS:
+        raise ConfigError(unknown_name("kind", word, KINDS))
+    return KINDS[word]
+
+
+@dataclass(frozen=True)
+class Chooses:
+    kind: str = param("inner", "kind")
+    part: object = param(Inner(), "part", named_by=("kind", made))
+
+
+def test_a_part_is_of_the_class_that_another_field_names() -> None:
+    assert build(Chooses, {}) == Chooses()
+    assert build(Chooses, {"kind": "fast"}) == Chooses("fast", Fast())
+    assert build(Chooses, {"part": {"speed": 3}, "kind": "fast"}) == Chooses("fast", Fast(3.0))
+    longer = build(Chooses, {"kind": "inner-long", "part": {"lr": 0.5}})
+    assert longer == Chooses("inner-long", Inner(0.5, 50))
+    for chosen in (longer, Chooses("fast", Fast(2.0)), Chooses("inner-long", Inner())):
+        assert build(Chooses, plain(chosen)) == chosen
+        assert conformed(chosen) is chosen
+    assert plain(Chooses("inner-long", Inner()))["part"]["steps"] == "none"
+    assert [row[0] for row in describe(Chooses, usual=Chooses("fast", Fast()))][1:] == [
+        "part.speed",
+        "part.limit",
+    ]
+    assert declared_spaces(Chooses("fast", Fast())).keys() == {"part.speed"}
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"kind": "fats", "part": {"speed": 1}}, "kind: unknown kind 'fats'; did you mean 'fast'?"),
+        ({"kind": "fast", "part": {"lr": 1}}, "unknown parameter 'part.lr'"),
+        ({"part": {"speed": 1}}, "unknown parameter 'part.speed'"),
+        ({"kind": "fast", "part": 3}, "part = 3: must be a table of its parts (speed, limit)."),
+    ],
+)
+def test_a_part_of_an_unknown_or_other_class_is_refused(
+    values: dict[str, object], why: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(Chooses, values)
+    assert len(caught.value.problems) == 1
+    assert why in caught.value.problems[0]
+
+
+def test_a_part_that_is_not_of_the_named_class_does_not_conform() -> None:
+    with pytest.raises(ConfigError, match=r"part is a Inner, .* from which a Fast is made"):
+        conformed(Chooses("fast", Inner()))

@@ -154,6 +154,41 @@ def test_a_wrong_announcement_is_named_itself() -> None:
         check_tensors(sent, ROWS, "client 3")
 
 
+COUNTED = {
+    "class_count": TensorSpec((3,), torch.int64),
+    "inputs": TensorSpec((0, 2), torch.uint8, rows_sum_of="class_count"),
+}
+
+
+@pytest.mark.parametrize("counts", [[1, 0, 4], [0, 0, 0]])
+def test_as_many_rows_are_expected_as_counts_add_up_to(counts: list[int]) -> None:
+    rows = torch.zeros(sum(counts), 2, dtype=torch.uint8)
+    sent = {"class_count": torch.tensor(counts), "inputs": rows}
+    check_tensors(decode(encode(sent)), COUNTED, "client 3")
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        (
+            [1, 1, 1],
+            r"inputs as uint8\[2, 2\], expected uint8\[3, 2\] \(as many rows as class_count",
+        ),
+        ([-1, 1, 2], "client 3 sent class_count with numbers below 0"),
+        # in 64 bits these add up to 2
+        (
+            [2**62, 2**62, 2**63 - 1],
+            r"inputs as uint8\[2, 2\], expected uint8\[18446744073709551615",
+        ),
+        ([1, 1], r"class_count as int64\[2\], expected int64\[3\]"),
+    ],
+)
+def test_counts_that_do_not_fit_their_rows_are_refused(counts: list[int], words: str) -> None:
+    sent = {"class_count": torch.tensor(counts), "inputs": torch.zeros(2, 2, dtype=torch.uint8)}
+    with pytest.raises(ProtocolError, match=words):
+        check_tensors(sent, COUNTED, "client 3")
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_is_finite_finds_a_single_bad_value(bad: float) -> None:
     values = torch.ones(1000)

@@ -15,7 +15,7 @@ import pytest
 
 from fedcord.core.errors import DataError
 from fedcord.data import Dataset, load_dataset
-from fedcord.data.sources.ag_news import build_vocabulary, encode, tokens
+from fedcord.data.vocabulary import Vocabulary
 
 RNG_SEED = 3
 
@@ -286,18 +286,8 @@ def test_prototype_spec_11_5_ag_news_tokens_vocabulary_and_padding(tmp_path: Pat
     short = _load("ag-news?length=2&vocabulary=3", tmp_path)
     assert short.test.inputs.tolist() == [[1, 1]]
     assert short.train.inputs.tolist() == [[2, 2], [1, 1]]
-
-
-def test_vocabulary_keeps_the_most_frequent_words() -> None:
-    table = build_vocabulary([["b", "a", "c"], ["c", "a"], ["c"]], 4)
-    assert table == {"c": 2, "a": 3}
-    assert encode([["a", "zebra"], []], table, 3).tolist() == [[3, 1, 0], [0, 0, 0]]
-
-
-def test_tokens_mend_the_corpus_entities() -> None:
-    assert tokens("Messier #39;s quot;fine quot; \\$1.35 #151; AT amp;T") == [
-        *("messier's", "fine", "1", "35", "at", "t")
-    ]
+    assert dataset.words == Vocabulary(("war", "a", "b", "peace"), 200)
+    assert short.words == Vocabulary(("war",), 2)
 
 
 def test_ham10000_in_medical_layout(tmp_path: Path) -> None:

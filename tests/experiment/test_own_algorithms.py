@@ -41,8 +41,8 @@ class Choosy(AveragesModels):
 
 @dataclass(frozen=True)
 class Unannounced(Choosy):
-    def personalize(self, shared, memory, data, env):
-        return memory
+    def is_probe(self, env):
+        return False
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def test_a_verb_nobody_announced_is_refused_where_the_algorithm_is_built(
     own_module: ModuleType,
 ) -> None:
     wrong = f"{own_module.__name__}:Unannounced"
-    words = "Unannounced has the verb personalize but does not announce the trait personalizes"
+    words = "Unannounced has the verb is_probe but does not announce the trait probes"
     with pytest.raises(ConfigError, match=words):
         load_config({"algorithm": wrong})
     with pytest.raises(ConfigError, match=words):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,7 +15,11 @@ from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.experiment.finished_run import read_finished
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
+from fedcord.experiment.start_from import going_on
+from fedcord.flower.app_folder import AppConfig
+from fedcord.site.in_process import sites_here
 from tests.cli.command import fedcord, result_of
+from tests.site.in_process import own_table, rehearsal
 
 SMALL: dict[str, Any] = {"clients": 3, "partition": "iid", "subset": 200}
 
@@ -81,3 +87,108 @@ def test_a_run_that_was_stopped_on_the_way_goes_on(tmp_path: Path) -> None:
 def test_a_start_without_its_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name the run to begin with, by --from RUN"):
         run(load_config({"algorithm": "fedavg", "start": "abc"}), Place(tmp_path / "b"))
+
+
+HERE: dict[str, Any] = {"dataset": "sites:tumours", "clients": 2}
+
+
+def _deployed(folder: Path, algorithm: str, out: str, **more: Any) -> dict[str, Any]:
+    files = [folder / f"hospital-{k}" / "site.toml" for k in range(2)]
+    for client, file in enumerate(files):
+        if not file.exists():
+            own_table(folder, client)
+    config = load_config({"algorithm": algorithm, **HERE, **more})
+    return run(config, Place(folder / out), sites=sites_here(files))
+
+
+def _own_tables() -> library.Dataset:
+    rng = np.random.default_rng(8)
+    labels = rng.integers(2, size=80)
+    inputs = (rng.normal(size=(80, 6)) + 3.0 * labels[:, None]).astype(np.float32)
+    part = library.Split(inputs, labels)
+    return library.Dataset("tumours", "vector", part, part, ("benign", "malignant"))
+
+
+def _same_shared(one: Path, other: Path) -> None:
+    before, after = (read_finished(run).checkpoint.state.shared for run in (one, other))
+    assert before.keys() == after.keys()
+    for name, tensor in before.items():  # nothing is learnt at this rate
+        torch.testing.assert_close(after[name], tensor, rtol=1e-5, atol=1e-6)
+
+
+def test_a_simulation_begins_with_what_sites_have_trained(tmp_path: Path) -> None:
+    _deployed(tmp_path, "fedavg", "sites", rounds=2)
+    still = {"local": {"lr": 1e-12}}
+    more = library.run(
+        "fedavg",
+        dataset=_own_tables(),
+        clients=2,
+        partition="iid",
+        rounds=1,
+        params=still,
+        out=tmp_path / "here",
+        start=tmp_path / "sites",
+    )
+    assert more["rounds"] == 1
+    _same_shared(tmp_path / "sites", tmp_path / "here")
+    assert "begins with the state of a run of fedavg over 2 round(s)" in " ".join(more["notes"])
+
+
+@pytest.mark.parametrize("before", ["sites", "here"])
+def test_a_deployment_begins_with_the_state_of_any_run(tmp_path: Path, before: str) -> None:
+    if before == "sites":
+        _deployed(tmp_path, "fedavg", before, rounds=2)
+    else:
+        how: dict[str, Any] = {"clients": 2, "partition": "iid", "rounds": 2}
+        library.run("fedavg", dataset=_own_tables(), out=tmp_path / before, **how)
+        _deployed(tmp_path, "fedavg", "other", rounds=1)
+    source = read_finished(tmp_path / before)
+    still = {"rounds": 1, "params": {"local": {"lr": 1e-12}}}
+    files = [tmp_path / f"hospital-{k}" / "site.toml" for k in range(2)]
+    config = going_on(load_config({"algorithm": "fedavg", **HERE, **still}), source, None, True)
+    place = Place(tmp_path / "more")
+    result = run(config, place, sites=sites_here(files), start=source)
+    assert result["rounds"] == 1
+    _same_shared(tmp_path / before, tmp_path / "more")
+    origin = read_finished(tmp_path / "more").provenance
+    assert origin["started_from"]["state_hash"] == source.result["state_hash"] == config.start
+    assert origin["run"] != source.provenance.get("run")  # sites begin without memory
+    with pytest.raises(ConfigError, match="name the run to begin with, by --from RUN"):
+        run(config, Place(tmp_path / "alone"), sites=sites_here(files))
+
+
+def test_a_rehearsal_is_never_taken_for_more_rounds_of_a_simulation(tmp_path: Path) -> None:
+    """Settings may be equal to the letter, but what clients remember is with the sites."""
+    settings = {"partition": "dirichlet:0.5", "clients": 2, "subset": 200, "rounds": 1}
+    files = [rehearsal(tmp_path, client, clients=2) for client in range(2)]
+    for algorithm in ("fedavg", "fedproto"):
+        config = load_config({"algorithm": algorithm, **settings})
+        run(config, Place(tmp_path / algorithm), sites=sites_here(files))
+    source = read_finished(tmp_path / "fedavg")
+    config = going_on(load_config({"algorithm": "fedavg", **settings}), source, 3)
+    result = run(config, Place(tmp_path / "here"), start=source)
+    assert result["rounds"] == 1
+    assert any("begins with the state of a run of fedavg" in note for note in result["notes"])
+    with pytest.raises(ConfigError, match="in the models of its sites, which stay there"):
+        going_on(config, read_finished(tmp_path / "fedproto"), 3)
+
+
+def test_an_app_names_the_run_it_begins_with(tmp_path: Path) -> None:
+    library.run("fedavg", rounds=1, out=tmp_path / "a", **SMALL)
+    words = ["flower", "app", "fedavg", "app", "--from", "a", "--clients", "2", "--rounds", "1"]
+    done = fedcord(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "app" / "pyproject.toml").read_text()
+    assert f'start = "{tmp_path / "a"}"' in text
+    told = AppConfig.from_run_config(tomllib.loads(text)["tool"]["flwr"]["app"]["config"])
+    state = read_finished(tmp_path / "a").result["state_hash"]
+    assert told.config().start == state
+    for wrong, said in {
+        ("fedavg", "--from", "nowhere"): "holds no finished run",
+        ("afl", "--from", "a"): "bring further clients into a finished run with",
+        ("study.toml", "--from", "a"): "--from is for one run",
+    }.items():
+        done = fedcord("flower", "app", wrong[0], "b", *wrong[1:], cwd=tmp_path)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert not (tmp_path / "b").exists()

@@ -30,6 +30,7 @@ def test_terms_survive_being_sent() -> None:
         ({"config": None}, "terms of the run cannot be used here"),
         ({"config": {"algorithm": "os:system"}}, "'os:system' is no method of fedcord's"),
         ({"config": {"algorithm": "fedhip", "rounds": "many"}}, "rounds = 'many'"),
+        ({"config": {"algorithm": "centralised"}}, "raw data would leave the sites"),
         ({"facts": {"kind": "vector"}}, "facts of a task lack"),
         ({"facts": 7}, "cannot be used here"),
     ],

@@ -210,6 +210,11 @@ def test_what_the_user_has_set_stays() -> None:
     assert [*plan(["fedprox"], set=["local.lr=0.1"]).spaces["fedprox"]] == ["proximal_weight"]
 
 
+def test_the_parameters_of_a_method_within_a_method_are_tuned_too() -> None:
+    spaces = plan(["exact-head"], set=["of=fedprox"]).spaces["exact-head"]
+    assert {*spaces} == {"inner.local.lr", "inner.proximal_weight"}
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [

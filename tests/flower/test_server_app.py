@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from flwr.app import Message, RecordDict
 
+from fedcord.experiment.finished_run import read_finished
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
+from fedcord.experiment.start_from import going_on
 from fedcord.flower import rehearsal as rehearsal_module
 from fedcord.flower.app_folder import AppConfig
 from fedcord.flower.messages import TERMS, from_records, to_records
@@ -51,6 +53,19 @@ def test_tables_and_the_chosen_metric_pass_through_flower(tmp_path: Path) -> Non
     assert result["state_hash"] == here["state_hash"]
 
 
+def test_sites_begin_with_the_state_of_a_run_that_the_app_names(tmp_path: Path) -> None:
+    files = own_csvs(tmp_path, patients())
+    run(CONFIG, Place(tmp_path / "before"), sites=sites_here(files))
+    source = read_finished(tmp_path / "before")
+    config = going_on(CONFIG, source, None, over_sites=True)
+    told = AppConfig.of(config, out=str(tmp_path / "run"), start=str(tmp_path / "before"))
+    grid = FakeGrid({70 + k: _node(path) for k, path in enumerate(files)})
+    result = _run(grid, AppConfig.from_run_config(told.plain()))
+    here = run(config, Place(tmp_path / "here"), sites=sites_here(files), start=source)
+    assert result["state_hash"] == here["state_hash"] != source.result["state_hash"]
+    assert any("begins with the state of a run of fedavg" in note for note in result["notes"])
+
+
 @pytest.mark.parametrize(
     ("words", "metric"),
     [
@@ -65,7 +80,7 @@ def test_a_metric_reaches_the_runs_of_a_rehearsal(
     """From flag or study to the place of every run; the nodes are left out, the runs are real."""
 
     class Here:
-        def run(self, config: Any, place: Place, watch: Any, dataset: Any = None) -> Any:
+        def run(self, config: Any, place: Place, watch: Any, *_: Any, **__: Any) -> Any:
             return run(config, place, watch)
 
     @contextmanager

@@ -2,6 +2,7 @@ import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image
 
 from fedcord.core.errors import CheckpointError, ConfigError, DataError
 from fedcord.report.alignment import alignment_figure
+from fedcord.report.bounds import bounds
 from fedcord.report.canvas import inline_svg, save_figure
 from fedcord.report.heatmap import heatmap_figure
 from fedcord.report.leaderboard import Leaderboard, leaderboard
@@ -71,6 +73,50 @@ def test_figures_are_saved_by_suffix_with_equal_bytes(
     with Image.open(tmp_path / "new" / "figure.PNG") as image:
         assert (image.format, image.width) == ("PNG", 1360)
     assert not list(tmp_path.rglob(".*"))  # no temporary file stays
+
+
+@pytest.mark.parametrize("against", ["rounds", "bytes"])
+def test_bounds_are_lines_across_the_curves(
+    write_study: StudyWriter, tmp_path: Path, against: Literal["rounds", "bytes"]
+) -> None:
+    study = write_study(
+        {"centralised": [0.9, 0.94], "fedavg": [0.5, 0.7], "moon": [0.6, 0.6], "local": [0.2, 0.3]}
+    )
+    figure = score_figure(board_of(study), against)
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    for name, level in (("centralised", 92), ("local", 25)):
+        assert np.asarray(lines[name].get_ydata()).tolist() == pytest.approx([level, level])
+        assert np.asarray(lines[name].get_xdata()).tolist() == [0, 1]  # from edge to edge
+    assert np.size(lines["fedavg"].get_ydata()) == 4
+    low, high = figure.axes[0].get_ylim()
+    assert low < 25 < 92 < high
+    save_figure(figure, tmp_path / "curve.svg")
+    assert {"centralised", "local"} <= set(text_of(tmp_path / "curve.svg"))
+    save_figure(figure, tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").exists()
+
+
+def test_bounds_are_lines_across_the_final_scores_and_rows_too(write_study: StudyWriter) -> None:
+    board = board_of(write_study({"centralised": [0.9, 0.94], "fedavg": [0.5, 0.7]}))
+    (axes,) = final_figure(board).axes
+    lines = [line for line in axes.lines if line.get_label() == "centralised"]
+    assert [np.asarray(line.get_xdata()).tolist() for line in lines] == [pytest.approx([92, 92])]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["fedavg", "centralised"]
+
+
+def test_bounds_alone_are_curves_like_others(write_study: StudyWriter) -> None:
+    board = board_of(write_study({"centralised": [0.9, 0.94], "local": [0.5, 0.7]}))
+    lines = {line.get_label(): line for line in score_figure(board, "rounds").axes[0].lines}
+    assert np.size(lines["centralised"].get_ydata()) == 4
+
+
+def test_a_bound_under_a_name_of_ones_own_is_one(
+    write_study: StudyWriter, add_run: StudyWriter
+) -> None:
+    study = write_study({"fedavg": [0.5, 0.7]})
+    for seed in (0, 1):
+        add_run(study, "ceiling", seed, 0.9, config={"algorithm": "centralised"})
+    assert [row.name for row in bounds(board_of(study))] == ["ceiling"]
 
 
 def test_names_appear_in_the_figures_as_they_are(write_study: StudyWriter, tmp_path: Path) -> None:

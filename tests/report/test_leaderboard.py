@@ -319,3 +319,31 @@ def test_comparing_with_the_best_keeps_its_error_rate_only_over_all_pairs() -> N
     tolerance = 3 * (0.05 * 0.95 / len(samples)) ** 0.5
     assert false_alarms["all pairs"] / len(samples) < 0.05 + tolerance
     assert false_alarms["to the best only"] / len(samples) > 0.05 + tolerance
+
+
+def test_a_ceiling_is_not_ranked_and_not_what_others_are_compared_with(
+    write_study: StudyWriter,
+) -> None:
+    board = board_of(
+        write_study(
+            {
+                "centralised": [0.9, 0.91, 0.92],
+                "fedavg": [0.5, 0.52, 0.51],
+                "moon": [0.6, 0.61, 0.63],
+                "local": [0.2, 0.3, 0.25],
+            }
+        )
+    )
+    assert [row.name for row in board.rows] == ["moon", "fedavg", "local", "centralised"]
+    assert board.best.name == "moon"
+    above = board.rows[-1].difference
+    assert above is not None
+    assert above.mean == pytest.approx(0.91 - (0.6 + 0.61 + 0.63) / 3)
+    assert "centralised has everybody's data: a ceiling, not ranked." in board.method
+    assert verdict(board).startswith("moon is ahead of fedavg")
+
+
+def test_a_ceiling_alone_with_one_method_is_above_it(write_study: StudyWriter) -> None:
+    board = board_of(write_study({"centralised": [0.9, 0.91, 0.92], "fedavg": [0.5, 0.52, 0.51]}))
+    assert board.best.name == "fedavg"
+    assert verdict(board).startswith("centralised is ahead of fedavg by 40.0 points")

@@ -205,6 +205,23 @@ def test_a_method_without_traffic_stands_at_the_left_over_0_b(board_of: BoardOf)
     assert [text.get_text() for text in alone.get_xticklabels()] == ["0 B"]
 
 
+def test_gathering_all_data_is_a_line_and_no_choice(board_of: BoardOf) -> None:
+    """It would beat everything that leaves data where it is."""
+    board = board_of(
+        {
+            "centralised": (10**4, clearly(0.7)),
+            "local": (0, clearly(0.4)),
+            "a": (10**5, clearly(0.5)),
+            "b": (10**7, clearly(0.6)),
+        }
+    )
+    assert [row.name for row in frontier(board).rows] == ["local", "a", "b"]
+    (axes,) = pareto_figure([board]).axes
+    assert any("centralised 70.0 %" in text.get_text() for text in axes.texts)
+    across = [np.asarray(line.get_ydata()).tolist() for line in axes.lines]
+    assert any(len(ends) == 2 and ends == pytest.approx([70, 70]) for ends in across)
+
+
 def test_the_frontier_is_drawn_as_steps(board_of: BoardOf) -> None:
     methods = {"a": (1000, [0.5]), "b": (5000, [0.7]), "off": (6000, [0.6])}
     (axes,) = pareto_figure([board_of(methods)]).axes

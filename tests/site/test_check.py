@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from torch import Tensor
 
+from fedcord.core.errors import ConfigError
 from fedcord.core.tensors import num_bytes
 from fedcord.engine.federation import Patience
-from fedcord.engine.requests import MASKING, unpack_replies
+from fedcord.engine.requests import MASKING, Parcel, Request, pack_call, unpack_replies
 from fedcord.experiment.compare import load_study
 from fedcord.experiment.run import Place, run
 from fedcord.experiment.survey import survey
+from fedcord.experiment.terms import Terms
+from fedcord.site.answering import answer_at_site
 from fedcord.site.check import check_site
 from fedcord.site.site_file import load_site
 from fedcord.store.run_folder import RunFolder
@@ -65,6 +68,28 @@ def test_it_tells_what_really_passes(tmp_path: Path) -> None:
             names = {message.name: message.shape for message in part.sends}
             assert names == {name: tuple(t.shape) for name, t in reply.tensors.items()}
             assert part.bytes_up == num_bytes(reply.tensors) + 8
+
+
+def test_a_method_that_gathers_examples_is_refused_everywhere(tmp_path: Path) -> None:
+    """By the check, by the server before it asks anybody, and by a site that is asked anyway."""
+    there = Hospitals({k: own_table(tmp_path, k) for k in range(3)})
+    text = STUDY.replace('"accord", "fedhip", "fedavg"', '"centralised"')
+    study = load_study(_study(tmp_path, text), {}, [])
+    _, (check,) = check_site(load_site(there.files[1]), study.contenders, study.stated)
+    assert "raw data would leave the sites" in check.problems[0]
+    with pytest.raises(ConfigError, match="raw data would leave the sites"):
+        run(
+            study.contenders["centralised"],
+            Place(tmp_path / "run"),
+            sites=there.sites(study.stated),
+        )
+    assert there.sent == []
+    assert not (tmp_path / "run").exists()
+    fine = load_study(_study(tmp_path), {}, []).contenders["fedavg"]
+    asked = Terms(fine).to_json().replace('"algorithm": "fedavg"', '"algorithm": "centralised"')
+    call = pack_call(Request("hello"), Parcel())
+    answer = unpack_replies(answer_at_site(there.files[1], asked, call))
+    assert "raw data would leave the sites" in str(answer)
 
 
 def test_of_masked_rounds_it_tells_what_passes_in_place_of_the_update(tmp_path: Path) -> None:

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from fedcord.core.errors import ProtocolError
+from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.data.facts import Stated
 from fedcord.engine.federation import Patience
-from fedcord.engine.requests import MASKING, unpack_call, unpack_replies
+from fedcord.engine.requests import (
+    MASKING,
+    Parcel,
+    Request,
+    Verb,
+    pack_call,
+    unpack_call,
+    unpack_replies,
+)
 from fedcord.engine.transports.wire import Handler
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
+from fedcord.experiment.terms import Terms
+from fedcord.secure.site import Site
+from fedcord.site.check import expected_facts
 from fedcord.site.in_process import sites_here
+from fedcord.site.own_data import read_site
+from fedcord.site.site_file import load_site
 from fedcord.store.checkpoint import load_newest
 from fedcord.store.run_folder import RunFolder
+from tests.cli.command import fedcord
 from tests.site.in_process import Hospitals, own_table, rehearsal
 
 LENIENT = Patience(quorum=0.5)
@@ -111,3 +128,61 @@ def test_with_too_few_left_nothing_is_opened_and_the_first_is_named(tmp_path: Pa
         assert isinstance(replies, list), "nobody is asked about a client that lives elsewhere"
         answered |= {reply.verb for reply in replies}
     assert answered.intersection(MASKING) == {"advertise", "share", "mask"}
+
+
+def _insisting(path: Path) -> Path:
+    path.write_text(path.read_text() + 'secure = "required"\n')
+    return path
+
+
+def test_a_site_that_insists_on_masks_sends_nothing_without(tmp_path: Path) -> None:
+    files = [own_table(tmp_path, k) for k in range(3)]
+    _insisting(files[1])
+    there = Hospitals(dict(enumerate(files)))
+    words = r"'hospital 1' .1. sends no update in the open that can be masked .*add secure = 0\.6"
+    open_ = config(secure=None)
+    with pytest.raises(ConfigError, match=words):
+        run(open_, Place(tmp_path / "open"), sites=there.sites())
+    assert not any(b"gram" in answer for node, answer in there.sent if node == 1)
+    lenient = Place(tmp_path / "without", patience=LENIENT)
+    run(open_, lenient, sites=there.sites())  # of the others
+    assert not any(b"gram" in answer for node, answer in there.sent if node == 1)
+    run(config(), Place(tmp_path / "masked"), sites=there.sites())
+
+
+def test_what_cannot_be_masked_is_still_sent_by_a_site_that_insists(tmp_path: Path) -> None:
+    files = [_insisting(own_table(tmp_path, k)) for k in range(3)]
+    ones = config(algorithm="fedproto", secure=None, rounds=1)
+    run(ones, Place(tmp_path / "run"), sites=sites_here(files))
+
+
+def test_the_check_at_a_site_says_that_it_insists(tmp_path: Path) -> None:
+    path = _insisting(own_table(tmp_path, 0))
+    words = ["site", "check", str(path), "afl", "--dataset", "sites:tumours"]
+    done = fedcord(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "sends no update in the open that can be masked" in done.stderr
+    assert fedcord(*words, "--secure", "0.6", cwd=tmp_path).returncode == 0
+    path.write_text(path.read_text().replace("required", "perhaps"))
+    done = fedcord(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "secure = 'perhaps': must be 'required', or be left out" in done.stderr
+
+
+def test_refusals_name_the_site(tmp_path: Path) -> None:
+    there = Hospitals({0: own_table(tmp_path, 0)})
+    data = read_site(load_site(there.files[0]), config())
+    there.reach(Terms(config(), expected_facts(data, Stated()), "run"))
+    steps: tuple[Verb, ...] = ("share", "unmask")
+    for verb in steps:
+        call = pack_call(Request(verb, run="run"), Parcel((0,), {"session": "a"}))
+        found = unpack_replies(there.handler(0)(call))
+        assert isinstance(found, list)
+        said = "client 'hospital 0' (0) takes part in no such masked round"
+        assert str(found[0].refusal).startswith(said)
+    site = Site.begin(0, "a", "hospital 0")
+    for one in (site, Site.from_bytes(site.to_bytes())):
+        with pytest.raises(ProtocolError, match=r"client 'hospital 0' .0. is not in the roster"):
+            one.share({}, 2)
+    with pytest.raises(ProtocolError, match="client 0 has not shared its secrets"):
+        replace(site, name="").mask(np.zeros(1, np.uint64), [0])

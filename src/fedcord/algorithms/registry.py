@@ -24,7 +24,7 @@ class AlgorithmInfo:
     Attributes:
         path: `module:Class`.
         summary: one line.
-        family: averaging, prototype, oneshot, analytic or own.
+        family: averaging, optimisation, personal, bounds, prototype, oneshot, analytic or own.
         preset: parameter values this name stands for, as nested plain values.
         is_logged: whether it is a step of docs/algorithms/ladder.md kept to be reproduced, listed
             only on demand.
@@ -61,6 +61,11 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "FedAvg with a pull towards the global model (Li et al. 2020)",
             "averaging",
         ),
+        "dp-fedavg": AlgorithmInfo(
+            "fedcord.algorithms.averaging.dp_fedavg:DPFedAvg",
+            "FedAvg that hides whether a client took part (McMahan et al. 2018)",
+            "averaging",
+        ),
         "moon": AlgorithmInfo(
             "fedcord.algorithms.contrastive.moon:MOON",
             "FedAvg with features kept near the global model's (Li et al. 2021)",
@@ -71,6 +76,128 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "FedAvg with supervised contrast at every stage (Seo et al. 2024)",
             "averaging",
         ),
+        "centralised": AlgorithmInfo(
+            "fedcord.algorithms.bounds.centralised:Centralised",
+            "all data in one place: the ceiling, for simulations only",
+            "bounds",
+        ),
+        "local": AlgorithmInfo(
+            "fedcord.algorithms.bounds.local:Local",
+            "every client its own network, nothing shared: the floor for personal models",
+            "bounds",
+        ),
+        "scaffold": AlgorithmInfo(
+            "fedcord.algorithms.optimisation.scaffold:SCAFFOLD",
+            "FedAvg with steps corrected by control variates (Karimireddy et al. 2020)",
+            "optimisation",
+        ),
+        "fednova": AlgorithmInfo(
+            "fedcord.algorithms.optimisation.fednova:FedNova",
+            "FedAvg in which more steps do not count more (Wang et al. 2020)",
+            "optimisation",
+        ),
+        "feddyn": AlgorithmInfo(
+            "fedcord.algorithms.optimisation.feddyn:FedDyn",
+            "clients' losses bent until their minima meet (Acar et al. 2021)",
+            "optimisation",
+        ),
+        "fedlc": AlgorithmInfo(
+            "fedcord.algorithms.optimisation.fedlc:FedLC",
+            "FedAvg with scores calibrated by a client's classes (Zhang et al. 2022)",
+            "optimisation",
+        ),
+        "feddisco": AlgorithmInfo(
+            "fedcord.algorithms.optimisation.feddisco:FedDisco",
+            "FedAvg in which unlike class shares count less (Ye et al. 2023)",
+            "optimisation",
+        ),
+        **{
+            name: AlgorithmInfo(
+                "fedcord.algorithms.optimisation.fedopt:FedOpt", summary, "optimisation", preset
+            )
+            for name, summary, preset in (
+                (
+                    "fedavgm",
+                    "FedAvg with momentum at the server (Hsu et al. 2019)",
+                    {"rule": "momentum", "server_lr": 1.0},
+                ),
+                (
+                    "fedadam",
+                    "FedAvg with Adam at the server (Reddi et al. 2021)",
+                    {"rule": "adam"},
+                ),
+                (
+                    "fedyogi",
+                    "FedAvg with Yogi at the server (Reddi et al. 2021)",
+                    {"rule": "yogi"},
+                ),
+                (
+                    "fedadagrad",
+                    "FedAvg with Adagrad at the server (Reddi et al. 2021)",
+                    {"rule": "adagrad", "momentum": 0.0},
+                ),
+            )
+        },
+        "exact-head": AlgorithmInfo(
+            "fedcord.algorithms.averaging.exact_head:ExactHead",
+            "any averaging method, its classifier replaced at the end by the exact ridge one",
+            "averaging",
+        ),
+        "ccvr": AlgorithmInfo(
+            "fedcord.algorithms.averaging.ccvr:CCVR",
+            "any averaging method, its classifier calibrated on drawn features (Luo et al. 2021)",
+            "averaging",
+        ),
+        "fed3r+ft": AlgorithmInfo(
+            "fedcord.algorithms.averaging.fed3r_ft:Fed3RFineTuned",
+            "the exact ridge classifier first, then fine-tuning by averaging (Fanì et al. 2024)",
+            "averaging",
+        ),
+        **{
+            name: AlgorithmInfo(f"fedcord.algorithms.personal.{place}", summary, "personal")
+            for name, place, summary in (
+                (
+                    "fedper",
+                    "fedper:FedPer",
+                    "clients keep the last layers, others are averaged (Arivazhagan et al. 2019)",
+                ),
+                (
+                    "fedrep",
+                    "fedrep:FedRep",
+                    "each client fits its head, then the common features (Collins et al. 2021)",
+                ),
+                (
+                    "fedbabu",
+                    "fedbabu:FedBABU",
+                    "the body is federated under a fixed head, then fine-tuned (Oh et al. 2022)",
+                ),
+                (
+                    "fedrod",
+                    "fedrod:FedRoD",
+                    "a balanced generic head and a personal one beside it (Chen and Chao 2022)",
+                ),
+                (
+                    "ditto",
+                    "ditto:Ditto",
+                    "FedAvg, and own models pulled towards its model (Li et al. 2021)",
+                ),
+                (
+                    "pfedme",
+                    "pfedme:PFedMe",
+                    "own models near references that are averaged (Dinh et al. 2020)",
+                ),
+                (
+                    "per-fedavg",
+                    "per_fedavg:PerFedAvg",
+                    "a model from which one step adapts to a client (Fallah et al. 2020)",
+                ),
+                (
+                    "fedbn",
+                    "fedbn:FedBN",
+                    "FedAvg with normalisation layers kept by clients (Li et al. 2021)",
+                ),
+            )
+        },
         "fedhpro": AlgorithmInfo(
             "fedcord.algorithms.hyperprototype.fedhpro:FedHPro",
             "features contrasted with prototypes fitted to clients' gradients (Wang et al. 2026)",
@@ -149,6 +276,22 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         "afl-aa": AlgorithmInfo(
             "fedcord.algorithms.analytic.afl_aa:AFLByModels",
             "AFL as published: local models joined by the absolute aggregation law",
+            "analytic",
+        ),
+        "fed3r": AlgorithmInfo(
+            "fedcord.algorithms.analytic.fed3r:Fed3R",
+            "ridge regression on fixed features, classes of one length (Fanì et al. 2024)",
+            "analytic",
+        ),
+        "fed3r-rf": AlgorithmInfo(
+            "fedcord.algorithms.analytic.fed3r:Fed3R",
+            "Fed3R on random Fourier features of a Gaussian kernel (Fanì et al. 2024)",
+            "analytic",
+            {"features": {"expansion": "rff", "unit": True, "width": 2048}},
+        ),
+        "fedncm": AlgorithmInfo(
+            "fedcord.algorithms.analytic.fedncm:FedNCM",
+            "the nearest class mean on fixed features, from one sum (Legate et al. 2023)",
             "analytic",
         ),
         "apfl": AlgorithmInfo(

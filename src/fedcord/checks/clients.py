@@ -63,7 +63,7 @@ def equal_updates(subject: Subject) -> Iterator[str]:
                     name
                     for name in {**specs[0], **specs[1]}
                     if specs[0].get(name) != specs[1].get(name)
-                    and not (name in expected and expected[name].rows_of)  # checked above
+                    and not (name in expected and expected[name].announced_by)  # checked above
                 )
                 if unlike:
                     yield (

@@ -21,7 +21,7 @@ from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.rng import numpy_generator
 from fedcord.core.task import FixedNetwork, NetworkFactory, Task
-from fedcord.data.transforms import augmentations, prepare_fn
+from fedcord.data.transforms import DTYPES, augmentations, prepare_fn
 from fedcord.engine.population import Population
 from fedcord.models.registry import network_factory
 
@@ -102,6 +102,7 @@ def task_from_values(values: Mapping[str, Any]) -> Task:
         [build_tiny_network if kind == "image" else factory("mlp:12")],
         prepare_fn(kind, mean, std),
         augmentations(kind, mean, std),
+        input_dtype=DTYPES[kind],
         make_fixed=lambda name: cast(FixedNetwork, factory(f"frozen:{name}")(None)),
     )
 

@@ -21,7 +21,7 @@ from fedcord.cli.flags import (
     settings_from,
     workers_from,
 )
-from fedcord.cli.tuning_flags import add_tuning_flags, plan_from, refuse_without_tuning
+from fedcord.cli.tuning_flags import add_tuning_flags, plan_from
 from fedcord.core.errors import CheckpointError, ConfigError, PairingError, gather
 from fedcord.core.toml import parse_value
 
@@ -31,9 +31,12 @@ if TYPE_CHECKING:
     from fedcord.experiment.run import Place
     from fedcord.experiment.study_runs import Failure
     from fedcord.experiment.tuning import RunAll, TuningPlan
+    from fedcord.experiment.workers import Workers
 
 RUNS = Path("runs")
 DEFAULT_SEEDS = 3
+MOST_AHEAD = 1024
+"""Of jobs and seeds; more of them are for others to judge."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,16 +58,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> int:
     """All runs of the study, then leaderboard and page; 1 if a run or the page is missing."""
+    from fedcord.experiment.workers import Workers
+
+    with Workers() as workers:
+        start_ahead(arguments, workers)
+        return _execute(arguments, workers)
+
+
+def start_ahead(arguments: argparse.Namespace, workers: Workers) -> None:
+    """Start processes before this one has imported PyTorch, where runs will surely need them.
+
+    What is not sure is left to whoever knows the study: a file, mistakes, runs that are finished.
+    """
+    from fedcord.algorithms.registry import ALGORITHMS
+    from fedcord.engine.child import CAN_START, available_cores
+
+    names, flags = set(arguments.algorithms), arguments
+    others = flags.resume or flags.retry_failed or flags.device or flags.threads
+    if others or flags.engine != "sequential" or not names <= ALGORITHMS.keys() or not CAN_START:
+        return
+    jobs = available_cores() if flags.jobs is None else jobs_from(flags)
+    seeds = DEFAULT_SEEDS if flags.seeds is None else parse_value(flags.seeds)
+    if _is_small(jobs) and _is_small(seeds):
+        count = min(jobs, len(names) * seeds)
+        workers.start(count if count > 1 else 0)
+
+
+def _is_small(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= MOST_AHEAD
+
+
+def _execute(arguments: argparse.Namespace, workers: Workers) -> int:
     from fedcord.experiment.config import engine_problems
 
     problems = engine_problems(arguments.engine, workers_from(arguments))
     plan: TuningPlan | None = None
     with gather(problems):
         study = study_from(arguments)
-        if arguments.tune is None:
-            refuse_without_tuning(arguments)
-        else:
-            plan = plan_from(arguments, study, arguments.tune)
+        plan = plan_from(arguments, study, arguments.tune)
     if problems:
         raise ConfigError(problems)
 
@@ -76,14 +107,14 @@ def execute(arguments: argparse.Namespace) -> int:
     total = len(study.runs())
     trials = 0 if plan is None else plan.num_runs
     with RunBars(arguments.json or arguments.quiet, total + trials) as bars:
-        run_all = runs_by(arguments, place, bars)
+        run_all = runs_by(arguments, place, bars, workers)
         if plan is not None:
             study = with_chosen(study, tune_study(plan, root, place, run_all))
         failures = run_all(study, root)
     return show_study(root, failures, total, arguments.json, study.metric)
 
 
-def runs_by(arguments: argparse.Namespace, place: Place, bars: RunBars) -> RunAll:
+def runs_by(arguments: argparse.Namespace, place: Place, bars: RunBars, workers: Workers) -> RunAll:
     """How runs of a study are done below a folder: as the flags say, and shown by the bars."""
     from fedcord.experiment.study_runs import run_study
 
@@ -97,6 +128,7 @@ def runs_by(arguments: argparse.Namespace, place: Place, bars: RunBars) -> RunAl
             bars.study(),
             on_download=lambda held, total: loading()(held, total),
             jobs=jobs_from(arguments),
+            workers=workers,
         )
 
     return run_all

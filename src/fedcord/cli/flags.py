@@ -87,6 +87,12 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         help="where networks run, changes bits: auto, cpu, cuda, cuda:1 or mps (default cpu)",
     )
     parser.add_argument(
+        "--attack",
+        metavar="A",
+        help="simulate bad clients: label-flip, sign-flip, scaled or gaussian, and which share of "
+        "clients, such as sign-flip:0.2 (default: all are honest)",
+    )
+    parser.add_argument(
         "--engine",
         default="sequential",
         metavar="E",
@@ -182,8 +188,9 @@ def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
     if getattr(arguments, "model", None):
         settings["model"] = arguments.model
     _add_table_flags(settings, arguments)
-    if getattr(arguments, "device", None) is not None:
-        settings["device"] = arguments.device
+    for name in ("device", "attack"):
+        if getattr(arguments, name, None) is not None:
+            settings[name] = getattr(arguments, name)
     return settings
 
 

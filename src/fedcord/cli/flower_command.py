@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fedcord.data.facts import Stated
     from fedcord.experiment.compare import Study
     from fedcord.experiment.config import RunConfig
+    from fedcord.experiment.finished_run import FinishedRun
     from fedcord.flower.keys import Keys
 
 MAX_NODES = 1000
@@ -35,6 +36,10 @@ SUBCOMMANDS = {
     "run": "run over a real SuperLink and SuperNodes, as processes on this machine",
     "simulate": "run in Flower's simulation engine, which computes with Ray",
     "app": "write the app that a coordinator starts with `flwr run`",
+}
+DEVICES = {
+    "run": "where networks run, no part of the run's settings: auto, cpu, cuda, cuda:1 or mps",
+    "app": "where the server's networks run: auto, cpu, cuda, cuda:1 or mps; sites have their own",
 }
 KEYS = "make certificates and keys for tests, by which a SuperLink and its sites know each other"
 
@@ -54,6 +59,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_data_flags(own)
         add_training_flags(own)
         add_exchange_flags(own)
+        own.add_argument(
+            "--device",
+            metavar="D",
+            dest="own_device",
+            default="",
+            help=DEVICES["app" if name == "app" else "run"],
+        )
+        own.add_argument(
+            "--from",
+            type=path,
+            metavar="RUN",
+            dest="start",
+            help="begin with the state of a finished run, simulated or over sites",
+        )
         if name == "run":
             own.add_argument(
                 "--keys", metavar="DIR", type=path, help="let in sites with these keys only"
@@ -82,6 +101,8 @@ def execute(arguments: argparse.Namespace) -> int | None:
         require_flower()
     if arguments.metric is not None:
         find_metric(arguments.metric)  # before anything is started or written
+    if arguments.own_device:
+        _check_device(arguments.own_device, is_here=arguments.subcommand != "app")
     if arguments.algorithm.endswith(".toml"):
         return _study(arguments)
     find_own_modules([arguments.algorithm])
@@ -89,10 +110,17 @@ def execute(arguments: argparse.Namespace) -> int | None:
 
     settings = {**settings_from(arguments), "algorithm": arguments.algorithm}
     config = load_config(settings, arguments.assignments)
+    start = None
+    if arguments.start is not None:
+        from fedcord.experiment.finished_run import read_finished
+        from fedcord.experiment.start_from import going_on
+
+        start = read_finished(arguments.start, arguments.data_dir)
+        config = going_on(config, start, None, over_sites=True)
     if arguments.subcommand == "app":
         _write_app(config, arguments, arguments.metric)
     else:
-        _run(config, arguments)
+        _run(config, arguments, start)
     return None
 
 
@@ -101,11 +129,18 @@ def _study(arguments: argparse.Namespace) -> int | None:
     from fedcord.experiment.compare import load_study, named_in
 
     file = Path(arguments.algorithm)
+    if arguments.start is not None:
+        raise ConfigError("--from is for one run; name an algorithm instead of a study file.")
     find_own_modules(named_in(file))  # who runs a study runs what it names
     settings = settings_from(arguments)
     if arguments.metric is not None:
         settings["metric"] = arguments.metric
     study = load_study(file, settings, arguments.assignments)
+    if study.tune is not None:
+        raise ConfigError(
+            f"'{file}' has [tune], which is not done over Flower: tune with 'fedcord tune {file}', "
+            "write what it has chosen into [params] or [variants], and leave [tune] out."
+        )
     runs = study.runs()
     if arguments.subcommand != "app":
         return _run_study(study, arguments)
@@ -115,6 +150,17 @@ def _study(arguments: argparse.Namespace) -> int | None:
         )
     _write_app(runs[0][1], arguments, study.metric, study.stated)
     return None
+
+
+def _check_device(text: str, is_here: bool) -> None:
+    """Refuse a word that names no device, and one that must be on this machine and is not."""
+    from fedcord.core.device import chosen_device, device_problem, find_device
+
+    problem = device_problem(text)
+    if problem:
+        raise ConfigError(problem)
+    if is_here:
+        find_device(chosen_device(text))
 
 
 def _write_app(
@@ -138,6 +184,8 @@ def _write_app(
         resume=arguments.resume or arguments.retry_failed,
         retry_failed=arguments.retry_failed,
         metric=DEFAULT if metric is None else metric,
+        device=arguments.own_device,
+        start="" if arguments.start is None else str(arguments.start.absolute()),
     )
     write_app(folder, told)
     if not arguments.quiet:
@@ -238,7 +286,7 @@ def _make_keys(arguments: argparse.Namespace) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _run(config: RunConfig, arguments: argparse.Namespace) -> None:
+def _run(config: RunConfig, arguments: argparse.Namespace, start: FinishedRun | None) -> None:
     from fedcord.cli.progress import RunBars
     from fedcord.cli.run_command import show_result
     from fedcord.experiment.folders import RUNS, find_run_to_resume, make_new_folder
@@ -256,9 +304,10 @@ def _run(config: RunConfig, arguments: argparse.Namespace) -> None:
     keys = _keys(arguments, config.clients)
     with (
         RunBars(hidden=arguments.json or arguments.quiet) as bars,
-        rehearsal(out, config.clients, simulated, Path.cwd(), keys) as local,
+        rehearsal(out, config.clients, simulated, Path.cwd(), keys, arguments.own_device) as local,
     ):
-        result = local.run(config, place, bars.watch(config.algorithm, config.seed))
+        watch = bars.watch(config.algorithm, config.seed)
+        result = local.run(config, place, watch, start=start)
     show_result(result, bars, arguments.json, was_finished, arguments.metric)
 
 
@@ -277,7 +326,7 @@ def _run_study(study: Study, arguments: argparse.Namespace) -> int:
     keys = _keys(arguments, nodes)
     with (
         RunBars(arguments.json or arguments.quiet, total) as bars,
-        rehearsal(root, nodes, simulated, Path.cwd(), keys) as local,
+        rehearsal(root, nodes, simulated, Path.cwd(), keys, arguments.own_device) as local,
     ):
         failures = run_study(study, root, place, bars.study(), run_one=local.run)
     return show_study(root, failures, total, arguments.json, study.metric)

@@ -11,7 +11,10 @@ from fedcord.cli.flags import find_own_modules
 from fedcord.core.errors import ConfigError, unknown_name
 
 FAMILIES = {
+    "bounds": "bounds: what others lie between",
     "averaging": "averaging and contrast",
+    "personal": "personal models by gradients",
+    "optimisation": "averaging with better steps",
     "prototype": "prototypes",
     "oneshot": "one-shot",
     "analytic": "analytic, without gradients",

@@ -114,6 +114,7 @@ def _show(result: dict[str, object], own: Run, metric: str) -> None:
         ),
         *_unequal(own),
         ("clients' own", _percent(result["client_accuracy_mean"])),
+        *_private(result),
         ("traffic", f"{byte_size(up)} up, {byte_size(down)} down"),
         ("time", f"{result['seconds']:.1f} s in {result['rounds']} round(s)"),
         ("state", str(result["state_hash"])[:16]),
@@ -153,6 +154,15 @@ def _unequal(own: Run) -> list[tuple[str, str]]:
         ("balanced", f"{balanced:.4f}  (mean over classes, each counts the same)"),
         ("constant", f"{floor.majority:.4f}  (always answering '{floor.majority_class}')"),
     ]
+
+
+def _private(result: dict[str, object]) -> list[tuple[str, str]]:
+    """What noise guarantees, where a method adds some."""
+    spent = result.get("privacy")
+    if not isinstance(spent, dict):
+        return []
+    told = f"ε = {spent['epsilon']:.4g}, δ = {spent['delta']:g}  (for one {spent['unit']})"
+    return [("privacy", told)]
 
 
 def _of(result: dict[str, object]) -> str:

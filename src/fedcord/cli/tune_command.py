@@ -49,17 +49,19 @@ def execute(arguments: argparse.Namespace) -> None:
     problems = engine_problems(arguments.engine, workers_from(arguments))
     with gather(problems):
         study = study_from(arguments)
-        plan = plan_from(arguments, study, arguments.trials or DEFAULT_TRIALS)
+        plan = plan_from(arguments, study, arguments.trials, DEFAULT_TRIALS)
     if problems:
         raise ConfigError(problems)
+    assert plan is not None
 
     from fedcord.cli.progress import RunBars
     from fedcord.experiment.tuning import tune_study
+    from fedcord.experiment.workers import Workers
 
     root = arguments.out or RUNS / f"tune-{plan.hash[:8]}"
     place = place_from(arguments, root)
-    with RunBars(arguments.json or arguments.quiet, plan.num_runs) as bars:
-        tuning = tune_study(plan, root, place, runs_by(arguments, place, bars))
+    with RunBars(arguments.json or arguments.quiet, plan.num_runs) as bars, Workers() as workers:
+        tuning = tune_study(plan, root, place, runs_by(arguments, place, bars, workers))
     if arguments.json:
         sys.stdout.write(json.dumps({"root": str(root), **dataclasses.asdict(tuning)}) + "\n")
         return

@@ -31,16 +31,34 @@ def add_tuning_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def plan_from(arguments: argparse.Namespace, study: Study, trials: str | int) -> TuningPlan:
-    """What to tune, from the flags of `add_tuning_flags`."""
+def plan_from(
+    arguments: argparse.Namespace, study: Study, trials: str | None, usual: int | None = None
+) -> TuningPlan | None:
+    """What to tune, from the flags of `add_tuning_flags` and what a study file says; flags win.
+
+    Args:
+        arguments: the flags.
+        study: whose contenders are tuned.
+        trials: how many, as a flag says it.
+        usual: how many if nobody says it; None: nothing is tuned then.
+    """
     from fedcord.experiment.search import SPREAD
+    from fedcord.experiment.tune_entry import SPACE, TuneEntry
     from fedcord.experiment.tuning import plan_tuning
 
-    count = parse_value(trials) if isinstance(trials, str) else trials
-    return plan_tuning(study, count, arguments.spaces, arguments.search or SPREAD)
+    entry = study.tune
+    if entry is None and trials is None and usual is None:
+        _refuse_without_tuning(arguments)
+        return None
+    entry = entry or TuneEntry(usual)
+    count = entry.trials if trials is None else parse_value(trials)
+    search = arguments.search or entry.search or SPREAD
+    if arguments.spaces:
+        return plan_tuning(study, count, arguments.spaces, search)
+    return plan_tuning(study, count, entry.space, search, SPACE)
 
 
-def refuse_without_tuning(arguments: argparse.Namespace) -> None:
+def _refuse_without_tuning(arguments: argparse.Namespace) -> None:
     """Flags of tuning do nothing where nothing is tuned."""
     given = ["--space"] * bool(arguments.spaces) + ["--search"] * (arguments.search is not None)
     if given:

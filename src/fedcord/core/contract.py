@@ -160,13 +160,13 @@ class Traits:
     Attributes:
         rounds: rounds the method needs (1 for one-shot), or None when the user chooses.
         additive: updates are sums over examples: splitting a client in two changes nothing.
-        keeps_own_models: every client keeps its own model and there is no common one. Clients may
-            then have different networks, and the server's test is the mean over all clients that
-            have taken part, each with its own memory.
+        keeps_own_models: every client keeps its own model and there is no common one. Networks may
+            then differ, and the server's test is the mean over all clients that have taken part.
         mixes_networks: clients may have different networks although they make one model. What a
             client must send may then depend on who it is, and not all need send the same.
         looks_through_network: inputs are used only as prepared and only through the network's
             features. Where the network is frozen, its features can be given instead.
+        gathers_examples: updates hold training examples, for bounds in simulations; sites refuse.
         settles_first: how many rounds make something that does depend on who holds what, and what
             that is, in words, where the rounds after them do not; None when there are none.
 
@@ -179,8 +179,8 @@ class Traits:
             out, by the verbs of `fedcord.algorithms.analytic.membership`.
         holds_encoders: the model holds encoders that single clients trained, which can be taken
             out, by the verbs of `fedcord.experiment.forget`.
-        sums_suffice: there are rounds in which the server needs no single update, only their sum
-            or mean, as `needs_only` says; such rounds can be masked.
+        sums_suffice: rounds need only sums or means of updates where `needs_only` says so.
+        accounts_privacy: `privacy_spent` says what noise guarantees; see `fedcord.core.privacy`.
     """
 
     rounds: int | None = None
@@ -188,6 +188,7 @@ class Traits:
     keeps_own_models: bool = False
     mixes_networks: bool = False
     looks_through_network: bool = False
+    gathers_examples: bool = False
     settles_first: tuple[int, str] | None = None
 
     personalizes: bool | None = None
@@ -198,6 +199,7 @@ class Traits:
     holds_sums: bool | None = None
     holds_encoders: bool | None = None
     sums_suffice: bool | None = None
+    accounts_privacy: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -393,8 +395,5 @@ class SharesWork(Protocol):
     """
 
     def work(self, shared: Tensors, env: Env) -> Work | None:
-        """All but the client's own data and memory that decides `client_update` here.
-
-        None when nothing of this round can be shared.
-        """
+        """All but a client's data and memory that decides `client_update`; None: not to share."""
         ...

@@ -25,6 +25,7 @@ ANNOUNCED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "holds_sums": ("agreed_tag", "stats_of", "result_of", "why_not_forget"),
         "holds_encoders": ("encoders_of", "drop_encoder"),
         "sums_suffice": ("needs_only",),
+        "accounts_privacy": ("privacy_spent",),
     }
 )
 """Verbs that not all algorithms have, by the trait that announces them."""

@@ -11,7 +11,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fedcord.core.errors import ConfigError, gather, shown, unknown_name
@@ -38,6 +38,8 @@ class Bounds:
     choices: tuple[str, ...] | None = None
     space: Space | None = None
     is_tuned: bool = True
+    is_unwritten: bool = False
+    named_by: tuple[str, Callable[[str], Any]] | None = None
 
     def describe(self) -> str:
         """The allowed values in words, empty when anything of the type is allowed."""
@@ -93,6 +95,8 @@ def param(
     choices: Sequence[str] | None = None,
     space: tuple[float, float] | tuple[float, float, str] | None = None,
     tuned: bool = True,
+    unwritten: bool = False,
+    named_by: tuple[str, Callable[[str], Any]] | None = None,
 ) -> Any:
     """A dataclass field with a default, a sentence, and the values it may take.
 
@@ -107,10 +111,16 @@ def param(
         space: (low, high) or (low, high, "log"): where tuning looks unless it is told otherwise.
             Leave it out where the value changes what a run costs, or is not worth a search.
         tuned: of a part, whether tuning looks for values of its fields.
+        unwritten: whether files leave the field out at its default, as for one that was added to
+            methods people have run: configurations from before keep their identity.
+        named_by: of a part whose class another field decides, the name of that field, which holds a
+            word, and what makes the part of a word with its usual values.
     """
     allowed = None if choices is None else tuple(choices)
     where = None if space is None else Space(space[0], space[1], *(space[2:] or (LINEAR,)))
-    bounds = Bounds(doc, above, at_least, below, at_most, allowed, where, tuned)
+    bounds = Bounds(
+        doc, above, at_least, below, at_most, allowed, where, tuned, unwritten, named_by
+    )
     if dataclasses.is_dataclass(default) and not isinstance(default, type):
         return dataclasses.field(default_factory=lambda: default, metadata={"bounds": bounds})
     return dataclasses.field(default=default, metadata={"bounds": bounds})
@@ -157,7 +167,8 @@ def conformed(instance: T, where: str = "") -> T:
     problems: list[str] = []
     converted: dict[str, Any] = {}
     for field in dataclasses.fields(instance):
-        value, label, usual = getattr(instance, field.name), where + field.name, _default(field)
+        value, label = getattr(instance, field.name), where + field.name
+        usual = _usual_of(field, instance)
         if dataclasses.is_dataclass(usual):
             if type(value) is not type(usual):
                 problems.append(
@@ -190,7 +201,7 @@ def describe(
         tuned: whether to say where tuning looks, of those it looks for.
     """
     rows = []
-    for field in dataclasses.fields(cls):
+    for field in sorted(dataclasses.fields(cls), key=lambda f: f.kw_only is True):  # as called
         default = _default(field) if usual is None else getattr(usual, field.name)
         name = prefix + field.name
         bounds = field.metadata.get("bounds")
@@ -237,7 +248,8 @@ def parameters_like(cls: type[Any], name: str) -> list[str]:
 def plain(instance: Any, default: Any = None) -> dict[str, Any]:
     """The inverse of `build`: nested plain values that TOML and JSON can hold.
 
-    None is left out where it is the default, else it is written as "none".
+    None is left out where it is the default, else it is written as "none". So is, at its default,
+    a field that asks for it.
 
     Args:
         instance: a configurable dataclass.
@@ -246,10 +258,14 @@ def plain(instance: Any, default: Any = None) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for field in dataclasses.fields(instance):
         value = getattr(instance, field.name)
-        usual = _default(field) if default is None else getattr(default, field.name)
+        is_own = default is None or _naming(field) is not None
+        usual = _usual_of(field, instance) if is_own else getattr(default, field.name)
         if value is None:
             if usual is not None:
                 out[field.name] = NONE
+            continue
+        bounds = field.metadata.get("bounds")
+        if isinstance(bounds, Bounds) and bounds.is_unwritten and value == usual:
             continue
         nested = dataclasses.is_dataclass(value) and not isinstance(value, type)
         out[field.name] = plain(value, usual) if nested else value
@@ -264,6 +280,21 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     return None
 
 
+def _naming(field: dataclasses.Field[Any]) -> tuple[str, Callable[[str], Any]] | None:
+    """The field that names this part's class, and what makes the part of its word."""
+    bounds = field.metadata.get("bounds")
+    return bounds.named_by if isinstance(bounds, Bounds) else None
+
+
+def _usual_of(field: dataclasses.Field[Any], instance: Any) -> Any:
+    """What stands in a field by default, next to the values that `instance` has."""
+    naming = _naming(field)
+    if naming is None:
+        return _default(field)
+    by, make = naming
+    return make(getattr(instance, by))
+
+
 def _build(
     cls: type[T], values: Mapping[str, Any], where: str, usual: Mapping[str, Any], see: str
 ) -> tuple[T | None, list[str]]:
@@ -273,21 +304,34 @@ def _build(
     hints = typing.get_type_hints(cls)
     problems: list[str] = []
     chosen: dict[str, Any] = dict(usual)
+    unknown: set[str] = set()  # parts whose class is not known
+    for name, field in fields.items():
+        naming = _naming(field)
+        if naming is not None and (naming[0] in values or name not in chosen):
+            by, make = naming
+            found: list[str] = []
+            with gather(found):
+                chosen[name] = make(str(values.get(by, _default(fields[by]))))
+            problems += [f"{where}{by}: {why}" for why in found]
+            unknown |= {name} if found else set()
     for name, value in values.items():
         label = where + name
+        if name in unknown:
+            continue
         if name not in fields:
             known = [row[0] for row in describe(cls, where)]
             problems.append(unknown_name("parameter", label, known, see))
             continue
         default = _default(fields[name])
         if dataclasses.is_dataclass(default) and isinstance(value, Mapping):
-            part = usual.get(name, default)
+            part = chosen.get(name, default)
             own = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
             nested, more = _build(type(part), value, label + ".", own, see)
             problems += more
             chosen[name] = nested
             continue
-        chosen[name], why = _checked(fields[name], value, hints[name])
+        hint = hints[name] if _naming(fields[name]) is None else type(chosen[name])
+        chosen[name], why = _checked(fields[name], value, hint)
         if why is not None:
             problems.append(f"{label} = {shown(value)}: {why}.")
     if problems:

@@ -92,8 +92,12 @@ class Space:
         return f"{self.low:g}:{self.high:g}{end}"
 
 
-def parse_space(text: str) -> tuple[str, Space]:
+def parse_space(text: str, called: str = "--space") -> tuple[str, Space]:
     """`key=low:high`, `key=low:high:log` or `key=a,b,c` to the key and its space.
+
+    Args:
+        text: as it was given.
+        called: where, for messages.
 
     >>> parse_space("local.lr=0.01:0.3:log")
     ('local.lr', Space(low=0.01, high=0.3, scale='log', values=()))
@@ -101,14 +105,14 @@ def parse_space(text: str) -> tuple[str, Space]:
     key, equals, rest = text.partition("=")
     key = key.strip()
     if not equals or not key or not rest.strip():
-        raise ConfigError(f"--space {shown(text)}: expected {EXAMPLES}.")
+        raise ConfigError(f"{called} {shown(text)}: expected {EXAMPLES}.")
     if ":" not in rest:
         return key, Space(values=tuple(parse_value(part.strip()) for part in rest.split(",")))
     low, high, *scale = rest.split(":")
     ends = [parse_value(low.strip()), parse_value(high.strip())]
     if len(scale) > 1 or not all(type(end) in (int, float) for end in ends):
-        raise ConfigError(f"--space {shown(text)}: expected {EXAMPLES}.")
+        raise ConfigError(f"{called} {shown(text)}: expected {EXAMPLES}.")
     try:
         return key, Space(ends[0], ends[1], scale[0].strip() if scale else LINEAR)
     except ConfigError as error:
-        raise ConfigError(f"--space {shown(text)}: {error}") from error
+        raise ConfigError(f"{called} {shown(text)}: {error}") from error

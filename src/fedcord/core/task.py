@@ -66,6 +66,7 @@ class Task:
         augmentations: by name, stored inputs to randomly changed inputs a network reads; one draw
             per sample from the passed generator.
         device: where networks run.
+        input_dtype: the type of stored inputs, before `prepare`.
         make_fixed: makes the fixed network of a name, or raises a ConfigError that says which
             there are.
     """
@@ -76,6 +77,7 @@ class Task:
     prepare: Callable[[Tensor], Tensor]
     augmentations: Mapping[str, Callable[[Tensor, Generator], Tensor]] = field(default_factory=dict)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    input_dtype: torch.dtype = torch.float32
     make_fixed: Callable[[str], FixedNetwork] = field(
         default=_none_by_name, repr=False, compare=False
     )

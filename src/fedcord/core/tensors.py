@@ -27,25 +27,37 @@ class TensorSpec:
     """Shape and type a tensor must have.
 
     Attributes:
-        shape: every dimension; with `rows_of` the first is the most there can be.
+        shape: every dimension; with `rows_of` the first is the most there can be, with
+            `rows_sum_of` it is 0, since nobody knows before.
         dtype: the element type.
         rows_of: name of a vector sent along. Only the rows where it is not zero are sent, in their
             order, so that classes a client lacks cost nothing.
+        rows_sum_of: name of a vector of counts sent along; there are as many rows as it adds up to,
+            so that a client can send as many of something as it has.
     """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     rows_of: str | None = None
+    rows_sum_of: str | None = None
 
     def __str__(self) -> str:
         return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
 
     def given(self, tensors: Tensors) -> TensorSpec:
         """The spec with the number of rows that the vector in `tensors` announces."""
-        if self.rows_of is None:
+        if self.rows_of is not None:
+            rows = int(tensors[self.rows_of].count_nonzero())
+        elif self.rows_sum_of is not None:
+            rows = sum(tensors[self.rows_sum_of].tolist())  # of any size, without overflow
+        else:
             return self
-        rows = int(tensors[self.rows_of].count_nonzero())
         return TensorSpec((rows, *self.shape[1:]), self.dtype)
+
+    @property
+    def announced_by(self) -> str | None:
+        """The name of the vector sent along that says how many rows there are."""
+        return self.rows_of or self.rows_sum_of
 
 
 def spec_of(tensors: Tensors) -> dict[str, TensorSpec]:
@@ -129,12 +141,16 @@ def check_tensors(tensors: Tensors, expected: Mapping[str, TensorSpec], owner: s
             f"{', '.join(sorted(expected))}."
         )
     # what announces numbers of rows is checked before it is believed
-    for name in sorted(expected, key=lambda name: (expected[name].rows_of is not None, name)):
+    for name in sorted(expected, key=lambda name: (expected[name].announced_by is not None, name)):
+        counts = expected[name].rows_sum_of
+        if counts is not None and bool((tensors[counts] < 0).any()):
+            raise ProtocolError(f"{owner} sent {counts} with numbers below 0; send counts.")
         tensor, spec = tensors[name], expected[name].given(tensors)
         found = TensorSpec(tuple(tensor.shape), tensor.dtype)
         if found != spec:
             rows_of = expected[name].rows_of
-            why = "" if rows_of is None else f" (a row for each entry of {rows_of} that is not 0)"
+            why = "" if counts is None else f" (as many rows as {counts} adds up to)"
+            why = why if rows_of is None else f" (a row for each entry of {rows_of} that is not 0)"
             raise ProtocolError(f"{owner} sent {name} as {found}, expected {spec}{why}.")
         if not is_finite(tensor):
             raise ProtocolError(

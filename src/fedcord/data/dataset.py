@@ -13,7 +13,9 @@ from fedcord.core.errors import DataError
 from fedcord.data.tables.schema import TableSchema
 
 if TYPE_CHECKING:
+    from fedcord.data.grey_range import GreyRange
     from fedcord.data.tables.preparation import TablePreparation
+    from fedcord.data.vocabulary import Vocabulary
 
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
@@ -76,6 +78,8 @@ class Dataset:
         std: per channel, likewise.
         group_names: for a group of `train.groups`, what its numbers stand for.
         vocabulary: for text, the size of the token table (ids are below it).
+        words: for text, the words behind token ids; None where only their numbers are known.
+        grey: for images that had more than 8 bits of grey, which values are black and white.
         scale: for vectors, "standard" to bring every feature to mean 0 and standard deviation 1
             over the clients' training parts, or "none" to take them as they are.
         notes: what a loader found worth telling, in plain words.
@@ -96,6 +100,8 @@ class Dataset:
     notes: tuple[str, ...] = ()
     table: TableSchema | None = None
     preparation: TablePreparation | None = None
+    words: Vocabulary | None = None
+    grey: GreyRange | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in _FORMS:
@@ -114,6 +120,7 @@ class Dataset:
                 f"{list(self.test.inputs.shape[1:])}; bring both to one shape"
             )
         self._check_normalisation()
+        self._check_words()
         for group in self.group_names:
             if group not in self.train.groups:
                 raise self._error(
@@ -223,6 +230,17 @@ class Dataset:
                     f"{part} column '{column.name}' holds {cells[row]:g} in row {row}; allowed are "
                     "finite numbers, NaN for a missing cell, and for words their places in words"
                 )
+
+    def _check_words(self) -> None:
+        if self.words is None:
+            return
+        given = self.kind, self.vocabulary, self.input_shape
+        if given != ("text", self.words.size, (self.words.length,)):
+            raise self._error(
+                f"words are {self.words.size} numbers for texts of {self.words.length}, but the "
+                f"data is {self.kind} {list(self.input_shape)} with vocabulary={self.vocabulary}; "
+                "give the words that the token ids were made by"
+            )
 
     def _check_normalisation(self) -> None:
         if not self.mean and not self.std:

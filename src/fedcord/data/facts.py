@@ -14,14 +14,16 @@ from typing import Any, get_args
 from fedcord.core.errors import ConfigError, DataError, shown, unknown_name
 from fedcord.core.params import LARGEST
 from fedcord.data.dataset import SCALES, STANDARD, Dataset, Kind, Scale
+from fedcord.data.grey_range import GreyRange
 from fedcord.data.tables.preparation import TablePreparation
+from fedcord.data.vocabulary import Vocabulary
 
 FORM = ("kind", "input_shape", "scale")
 """What must be the same everywhere. Classes are compared by name, tokens by the largest, and
 constants are computed."""
 
 
-COMPUTED = ("mean", "std", "preparation")
+COMPUTED = ("mean", "std", "preparation", "words", "grey")
 """What clients' examples decide, and no study says."""
 
 
@@ -38,6 +40,8 @@ class DataFacts:
         mean: per channel of images or feature of a standardised table; empty: not prepared so.
         std: likewise.
         preparation: for vectors that were a table, how they are made of it.
+        words: for text, the words behind token ids; None where only their numbers are known.
+        grey: for images that had more than 8 bits of grey, which values are black and white.
     """
 
     kind: Kind
@@ -48,6 +52,8 @@ class DataFacts:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     preparation: TablePreparation | None = None
+    words: Vocabulary | None = None
+    grey: GreyRange | None = None
 
     @staticmethod
     def of(dataset: Dataset) -> DataFacts:
@@ -67,8 +73,8 @@ class DataFacts:
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it; the inverse of `from_plain`."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        table = self.preparation
-        values["preparation"] = None if table is None else table.to_json()
+        for name in ("preparation", "words", "grey"):
+            values[name] = None if values[name] is None else values[name].to_json()
         return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
     @staticmethod
@@ -86,7 +92,13 @@ class DataFacts:
                 raise ValueError("there is one positive deviation for every mean")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"the constants of a task cannot be used ({error}).") from error
-        table = values.get("preparation")
+        table, words, grey = (values.get(name) for name in ("preparation", "words", "grey"))
+        known = None if words is None else Vocabulary.from_json(words)
+        if known is not None and (known.size, (known.length,)) != (
+            stated.vocabulary,
+            stated.input_shape,
+        ):
+            raise DataError("the words of a task are not those of its token ids.")
         return DataFacts(
             stated.kind,
             stated.input_shape or (),
@@ -96,6 +108,8 @@ class DataFacts:
             mean,
             std,
             None if table is None else TablePreparation.from_json(table),
+            known,
+            None if grey is None else GreyRange.from_json(grey),
         )
 
 
@@ -145,7 +159,12 @@ class Stated:
             and stated != getattr(facts, name)
             and (name != "input_shape" or facts.kind != "table")  # it follows from all sites' words
         ]
-        if self.vocabulary is not None and facts.vocabulary > self.vocabulary:
+        if self.vocabulary not in (None, facts.vocabulary) and facts.words is not None:
+            found.append(
+                f"texts are numbered by {facts.vocabulary} tokens there, and the study has "
+                f"{self.vocabulary}"
+            )
+        elif self.vocabulary is not None and facts.vocabulary > self.vocabulary:
             found.append(
                 f"token ids run to {facts.vocabulary - 1} there, and the study has "
                 f"{self.vocabulary} tokens"

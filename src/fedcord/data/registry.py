@@ -197,7 +197,7 @@ USER_FORMATS: Mapping[str, DatasetInfo] = {
         "as the folder has, 3x32x32",
         "yours",
         "image_folder:load",
-        ("size", "group"),
+        ("size", "group", "range"),
     ),
     "csv": DatasetInfo(
         "your table: csv:PATH with a header, --target COLUMN and --client-column COLUMN",
@@ -224,7 +224,7 @@ USER_FORMATS: Mapping[str, DatasetInfo] = {
         "as the folder has",
         "yours",
         "saved_by_hugging_face:load",
-        (*_TABLE_OPTIONS, "size"),
+        (*_TABLE_OPTIONS, "size", "range"),
     ),
 }
 """Prefixes that are followed by a path."""

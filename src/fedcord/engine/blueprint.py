@@ -28,12 +28,14 @@ class Blueprint:
         params: its values, nested and plain.
         task_factory: `module:function` that takes `task_values` and returns a Task.
         task_values: plain values.
+        attack: of some simulated clients, as plain values; None: all are honest.
     """
 
     algorithm: str
     params: Mapping[str, Any]
     task_factory: str
     task_values: Mapping[str, Any]
+    attack: Mapping[str, Any] | None = None
 
     @staticmethod
     def of(algorithm: Algorithm, task_factory: str, task_values: Mapping[str, Any]) -> Blueprint:

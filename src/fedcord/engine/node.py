@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 from torch import Tensor
@@ -43,6 +43,7 @@ from fedcord.core.contract import (
     ClientResult,
     Env,
     Personalizes,
+    Update,
 )
 from fedcord.core.errors import CheckpointError, FedcordError, ProtocolError
 from fedcord.core.examples import ClientData, Examples
@@ -50,6 +51,7 @@ from fedcord.core.names import LONGEST_CLIENT_NAME, client_said, readable
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, select
 from fedcord.engine.agreement import Agreement, Introduction
+from fedcord.engine.attack import Attack
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.evaluation import evaluate
 from fedcord.engine.memory_store import MemoryStore
@@ -125,6 +127,7 @@ class ClientNode:
         agreement: Agreement | None = None,
         cache: WorkCache | None = None,
         introduction: Introduction = Introduction(),  # noqa: B008 - frozen
+        attack: Attack | None = None,
     ) -> None:
         self._algorithm = algorithm
         self._task = task
@@ -133,6 +136,7 @@ class ClientNode:
         self._agreement = agreement or Agreement()
         self._cache = cache
         self._introduction = introduction
+        self._attack = attack
 
     @staticmethod
     def of(
@@ -144,7 +148,8 @@ class ClientNode:
     ) -> ClientNode:
         """A node whose algorithm and task are built from plain values."""
         made = blueprint.build_algorithm(), blueprint.build_task()
-        return ClientNode(*made, source, store, agreement, cache)
+        attack = None if blueprint.attack is None else Attack.from_plain(blueprint.attack)
+        return ClientNode(*made, source, store, agreement, cache, attack=attack)
 
     def handle(self, message: bytes) -> bytes:
         """Do what a message asks for; whatever goes wrong is said in the answer."""
@@ -174,7 +179,8 @@ class ClientNode:
             else:
                 from fedcord.engine.site_steps import steps
 
-                yield from steps(self._store, request, parcel, self._agreement.secure)
+                agreed, names = self._agreement.secure, self._source.names
+                yield from steps(self._store, request, parcel, agreed, names)
         elif request.verb == "evaluate" and not parcel.clients:
             yield self._common_test(request, parcel.options)
         else:
@@ -224,7 +230,7 @@ class ClientNode:
         needs = needs_only(self._algorithm, request.env(self._task))
         if needs is None:
             raise ProtocolError("this round cannot be masked: its updates are needed one by one.")
-        masking, request = Masking.of(self._store, request, parcel, needs)
+        masking, request = Masking.of(self._store, request, parcel, needs, self._source.names)
         for visit, done in self._work(request, parcel.clients):
             if isinstance(done, Reply):
                 yield done
@@ -267,7 +273,12 @@ class ClientNode:
                     seconds = time.perf_counter() - started
                     self._cache.put(self._algorithm, request, visit, result, seconds)
             self._store.keep(visit.client, request.step, result.memory)
-            yield visit, _Done(result, saved)
+            sent = self._to_send(result.update, request, visit.env)
+            yield visit, _Done(replace(result, update=sent), saved)
+
+    def _to_send(self, update: Update, request: Request, env: Env) -> Update:
+        """A client's update, or what a simulated attacker makes of it."""
+        return update if self._attack is None else self._attack.on(update, request.shared, env)
 
     def _common_test(self, request: Request, options: Mapping[str, Any]) -> Reply:
         """The shared model on a part of the common test set."""
@@ -294,6 +305,7 @@ class ClientNode:
         if request.verb == "forget":
             self._check_open(request)
             update = self._algorithm.client_update(request.shared, {}, data, env).update
+            update = self._to_send(update, request, env)
             self._store.drop(client)
             return answered(request, client, update.tensors, sayable(update))
         if request.verb == "predict":

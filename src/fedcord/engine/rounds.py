@@ -205,7 +205,8 @@ def evaluate_model(
     options = {"common": is_common, **detail.options()}
     answers = federation.ask(request, asked, "evaluation", options=options)
     # one by one: a thousand clients' histograms are not kept beside each other
-    return sum((sums for _, sums in _sums(answers)), Evaluation()), len(asked) if is_own else None
+    total = sum((sums for _, sums in _sums(answers, federation.said)), Evaluation())
+    return total, len(asked) if is_own else None
 
 
 def evaluate_again(
@@ -265,7 +266,7 @@ def finish_clients(
             answers.append(answer)
             if isinstance(answer, Missing):
                 on_missing(answer)
-        return dict(_sums(iter(answers)))
+        return dict(_sums(iter(answers), federation.said))
 
 
 def validate_clients(
@@ -280,17 +281,19 @@ def validate_clients(
     request = _after("validate", state, seed, step=state.round + 1)
     with torch_threads(threads):
         answers = federation.ask(request, clients, "evaluation", options=detail.options())
-        return sum((sums for _, sums in _sums(answers)), Evaluation())
+        return sum((sums for _, sums in _sums(answers, federation.said)), Evaluation())
 
 
-def _sums(answers: Iterator[Reply | Missing]) -> Iterator[tuple[ClientId, Evaluation]]:
-    """What clients found who have examples of their own."""
+def _sums(
+    answers: Iterator[Reply | Missing], said: Callable[[ClientId], str]
+) -> Iterator[tuple[ClientId, Evaluation]]:
+    """What clients found who have examples of their own; `said` names them in messages."""
     for answer in answers:
         if isinstance(answer, Reply) and answer.refusal is None and answer.client is not None:
             try:
                 sums = Evaluation.from_plain(answer.values, answer.tensors)
             except ProtocolError as error:
-                raise ProtocolError(f"client {answer.client}: {error}") from error
+                raise ProtocolError(f"{said(answer.client)}: {error}") from error
             if sums.total > 0:
                 yield answer.client, sums
 

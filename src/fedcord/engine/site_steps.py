@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedcord.core.contract import ClientId, Combination, Update
 from fedcord.core.errors import NumericalError, ProtocolError, shown
+from fedcord.core.names import client_said
 from fedcord.core.tensors import Tensors, TensorSpec, check_tensors
 from fedcord.engine.memory_store import MemoryStore
 from fedcord.engine.requests import Parcel, Reply, Request, answered, refused
@@ -32,8 +33,12 @@ SESSION = "session"
 MAX_NAME = 64
 
 
+Names = Mapping[ClientId, str]
+"""What those clients are called that have a name."""
+
+
 def steps(
-    store: MemoryStore, request: Request, parcel: Parcel, agreed: float | None
+    store: MemoryStore, request: Request, parcel: Parcel, agreed: float | None, names: Names
 ) -> Iterator[Reply]:
     """Every step but `mask`; what a client refuses is its own answer.
 
@@ -42,16 +47,19 @@ def steps(
         request: to advertise, share or unmask.
         parcel: who is asked.
         agreed: the share of clients that must stay, as far as it was agreed on.
+        names: for messages.
     """
     session = _session_of(request, parcel)
     for client in parcel.clients:
         try:
             if request.verb == "advertise":
-                made = _advertised(store, client, session)
+                made = _advertised(store, client, session, names.get(client, ""))
             elif request.verb == "share":
-                made = _shared_out(store, client, session, request.shared, agreed)
+                site = _known(store, client, session, names)
+                made = _shared_out(store, site, client_said(client, names), request.shared, agreed)
             else:
-                made = _unmasked(store, client, session, request.shared, parcel.tensors)
+                site = _known(store, client, session, names)
+                made = _unmasked(store, site, request.shared, parcel.tensors)
         except ProtocolError as error:
             yield refused(request, client, str(error))
         else:
@@ -69,6 +77,7 @@ class Masking:
         session: as keys are bound to it.
         needs: how updates are combined.
         committed: everybody who has shared its secrets.
+        names: for messages.
     """
 
     store: MemoryStore
@@ -77,17 +86,18 @@ class Masking:
     session: str
     needs: Combination
     committed: list[ClientId]
+    names: Names
 
     @staticmethod
     def of(
-        store: MemoryStore, request: Request, parcel: Parcel, needs: Combination
+        store: MemoryStore, request: Request, parcel: Parcel, needs: Combination, names: Names
     ) -> tuple[Masking, Request]:
         """With the request without what only the protocol needs."""
         session, shared = _session_of(request, parcel), dict(request.shared)
-        named = _names_in({COMMITTED: shared.pop(COMMITTED, torch.zeros(0))}, COMMITTED)
+        named = _clients_in({COMMITTED: shared.pop(COMMITTED, torch.zeros(0))}, COMMITTED)
         plain = replace(request, shared=shared)
         attempt = parcel.options[SESSION]
-        return Masking(store, plain, attempt, session, needs, named), plain
+        return Masking(store, plain, attempt, session, needs, named, names), plain
 
     def reply(
         self,
@@ -98,7 +108,7 @@ class Masking:
     ) -> Reply:
         """A client's update with all masks on it, its weight included; nothing else of it."""
         try:
-            site = _known(self.store, client, self.session)
+            site = _known(self.store, client, self.session, self.names)
             numbers = to_summands(update, expected, self.needs, clients=len(self.committed))
             site, message = site.mask(numbers, self.committed)
         except (ProtocolError, NumericalError) as error:
@@ -115,21 +125,20 @@ def _session_of(request: Request, parcel: Parcel) -> str:
     return f"{request.run}/{request.step}/{attempt}"
 
 
-def _advertised(store: MemoryStore, client: ClientId, session: str) -> Tensors:
+def _advertised(store: MemoryStore, client: ClientId, session: str, name: str) -> Tensors:
     """Public keys; the session begins here, and another one's secrets are gone."""
     kept = store.session(client)
     site = Site.from_bytes(kept) if kept else None
     if site is None or site.session != session:
-        site = Site.begin(client, session)
+        site = Site.begin(client, session, name)
         store.keep_session(client, site.to_bytes())
     return {"keys": to_tensor(site.public_keys)}
 
 
 def _shared_out(
-    store: MemoryStore, client: ClientId, session: str, told: Tensors, agreed: float | None
+    store: MemoryStore, site: Site, who: str, told: Tensors, agreed: float | None
 ) -> Tensors:
     """Sealed shares, a row for each of the others in ascending order."""
-    site = _known(store, client, session)
     count = told["roster"].numel() if "roster" in told else 0
     spec = {
         "roster": TensorSpec((count,), torch.int64),
@@ -140,22 +149,20 @@ def _shared_out(
     threshold = int(told["threshold"])
     if agreed is not None and threshold < threshold_of(agreed, count):
         raise ProtocolError(
-            f"client {client} was told a threshold of {threshold} among {count} sites, below the "
+            f"{who} was told a threshold of {threshold} among {count} sites, below the "
             f"{threshold_of(agreed, count)} that were agreed on; it reveals nothing."
         )
     roster = dict(zip(told["roster"].tolist(), from_rows(told["keys"]), strict=True))
     if len(roster) < count:
-        raise ProtocolError(f"client {client} was told a roster that names a site twice.")
+        raise ProtocolError(f"{who} was told a roster that names a site twice.")
     site, sealed = site.share(roster, threshold)
-    store.keep_session(client, site.to_bytes())
+    store.keep_session(site.client, site.to_bytes())
     return {"sealed": to_rows([sealed[other] for other in sorted(sealed)], SEALED_BYTES)}
 
 
-def _unmasked(
-    store: MemoryStore, client: ClientId, session: str, told: Tensors, own: Tensors
-) -> Tensors:
+def _unmasked(store: MemoryStore, site: Site, told: Tensors, own: Tensors) -> Tensors:
     """Shares of everybody's secrets, a row for each that takes part in ascending order."""
-    site, survivors = _known(store, client, session), _names_in(told, "survivors")
+    survivors = _clients_in(told, "survivors")
     count = own["senders"].numel() if "senders" in own else 0
     spec = {
         "senders": TensorSpec((count,), torch.int64),
@@ -164,21 +171,22 @@ def _unmasked(
     check_tensors(own, spec, "the server")
     sealed = dict(zip(own["senders"].tolist(), from_rows(own["sealed"]), strict=True))
     site, shares = site.unmask(survivors, sealed)
-    store.keep_session(client, site.to_bytes())
+    store.keep_session(site.client, site.to_bytes())
     return {"shares": to_rows([shares[other] for other in sorted(shares)], SHARE_BYTES)}
 
 
-def _known(store: MemoryStore, client: ClientId, session: str) -> Site:
+def _known(store: MemoryStore, client: ClientId, session: str, names: Names) -> Site:
     kept = store.session(client)
     site = Site.from_bytes(kept) if kept else None
     if site is None or site.session != session:
         raise ProtocolError(
-            f"client {client} takes part in no such masked round; it must begin with its keys."
+            f"{client_said(client, names)} takes part in no such masked round; it must begin with "
+            "its keys."
         )
     return site
 
 
-def _names_in(told: Tensors, name: str) -> list[ClientId]:
+def _clients_in(told: Tensors, name: str) -> list[ClientId]:
     """Clients that the server names."""
     length = told[name].numel() if name in told else 0
     check_tensors(told, {name: TensorSpec((length,), torch.int64)}, "the server")

@@ -32,11 +32,11 @@ def needs_only(algorithm: Algorithm, env: Env) -> Combination | None:
 
 def num_summands(expected: Mapping[str, TensorSpec]) -> int:
     """Numbers of an update, its weight included."""
-    uneven = [name for name, spec in expected.items() if spec.rows_of is not None]
+    uneven = [name for name, spec in expected.items() if spec.announced_by is not None]
     if uneven:
         raise ProtocolError(
-            f"{', '.join(uneven)} has as many rows as a client has classes, so it cannot be added "
-            "up; this method must not say that sums suffice."
+            f"{', '.join(uneven)} has as many rows as a client has classes or examples, so it "
+            "cannot be added up; this method must not say that sums suffice."
         )
     return sum(math.prod(spec.shape) for spec in expected.values()) + 1
 

@@ -22,6 +22,7 @@ from fedcord.experiment.search import SPREAD
 from fedcord.experiment.start_from import going_on
 from fedcord.experiment.study_runs import Failure, run_study
 from fedcord.experiment.tuning import plan_tuning, tune_study, with_chosen
+from fedcord.experiment.workers import Workers
 from fedcord.metrics.registry import DEFAULT
 from fedcord.report.build import build_report
 from fedcord.report.leaderboard import Leaderboard, leaderboard
@@ -159,12 +160,15 @@ def compare(
     root = RUNS / name if out is None else Path(out)
     place = _place(root, engine, resume, workers, data_dirs, download, reuse, retry_failed)
 
-    def run_all(study: Study, below: Path) -> list[Failure]:
-        return run_study(study, below, place, dataset=_own_data(dataset), jobs=jobs)
+    with Workers() as processes:
 
-    if plan is not None:
-        study = with_chosen(study, tune_study(plan, root, place, run_all))
-    failed = run_all(study, root)
+        def run_all(study: Study, below: Path) -> list[Failure]:
+            own = _own_data(dataset)
+            return run_study(study, below, place, dataset=own, jobs=jobs, workers=processes)
+
+        if plan is not None:
+            study = with_chosen(study, tune_study(plan, root, place, run_all))
+        failed = run_all(study, root)
     if len(failed) == len(study.runs()):
         raise FailedRunError(f"all {len(failed)} runs failed; the first is {failed[0]}")
     return replace(write_report(root, metric=metric), failed=tuple(failed))

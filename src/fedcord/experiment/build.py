@@ -24,11 +24,13 @@ from fedcord.data.partition import Partition
 from fedcord.data.registry import load_dataset
 from fedcord.data.standardise import standardisation
 from fedcord.data.tables.prepared import prepared
-from fedcord.data.transforms import augmentations, prepare_fn
+from fedcord.data.transforms import DTYPES, augmentations, prepare_fn
 from fedcord.engine.agreement import Agreement
+from fedcord.engine.attack import LABEL_FLIP, Attack, with_flipped_labels
 from fedcord.engine.blueprint import Blueprint
 from fedcord.engine.population import Population
 from fedcord.experiment.arrange import arrange, parts_of
+from fedcord.experiment.attackers import attack_note, read_attack
 from fedcord.experiment.config import AT_SITES, RunConfig, partition_of
 from fedcord.experiment.feature_store import OnExample
 from fedcord.experiment.frozen_features import as_features, feature_values, is_applicable
@@ -76,6 +78,8 @@ class Plan:
         """
         values = {k: v for k, v in self.values.items() if k not in ("data_dirs", "device")}
         task = {**self.facts.plain(), **values}
+        if self.facts.words is not None:  # everybody has them by the terms of the run
+            task["words"] = self.facts.words.digest
         return Agreement(self.config.hash, task, secure=self.config.secure)
 
 
@@ -114,7 +118,13 @@ class Experiment:
     @property
     def blueprint(self) -> Blueprint:
         """Method and task as plain values."""
-        return self.plan.blueprint
+        attack = self.attack
+        return replace(self.plan.blueprint, attack=None if attack is None else attack.plain())
+
+    @property
+    def attack(self) -> Attack | None:
+        """What some of the clients do instead of what they should."""
+        return attack_of(self.config, self.partition.num_clients)
 
     @cached_property
     def holdings(self) -> Holdings:
@@ -179,9 +189,22 @@ def build_experiment(
         population, stored = as_features(
             population, plan.encoder, config.threads, data_dirs, on_feature
         )
+    attack = attack_of(config, partition.num_clients)
+    if attack is not None:
+        plan = replace(plan, notes=(*plan.notes, attack_note(str(config.attack), attack.clients)))
+        if attack.kind == LABEL_FLIP:
+            population = with_flipped_labels(population, attack.clients, dataset.num_classes)
     # the population holds the inputs
     hollow = dataset.without_inputs("test")
     return Experiment(plan, hollow, partition, population, data_hash, stored)
+
+
+def attack_of(config: RunConfig, num_clients: int) -> Attack | None:
+    """Who of so many clients attacks, and how; None where all are honest."""
+    if config.attack is None:
+        return None
+    spec = read_attack(config.attack)
+    return Attack(spec.kind, spec.clients(config.seed, num_clients), spec.strength)
 
 
 def _constants(plan: Plan, dataset: Dataset) -> dict[str, Tensor]:
@@ -274,20 +297,27 @@ def standardised(facts: DataFacts, population: Population) -> DataFacts:
     return replace(facts, mean=mean, std=std)
 
 
-def make_plan(config: RunConfig, facts: DataFacts, data_dirs: Sequence[Path] | None = None) -> Plan:
+def make_plan(
+    config: RunConfig,
+    facts: DataFacts,
+    data_dirs: Sequence[Path] | None = None,
+    device: str | None = None,
+) -> Plan:
     """The plan of a run over data of these facts, wherever the data is.
 
     Args:
         config: from `load_config`.
         facts: with the constants of preparation.
         data_dirs: where to look for weights.
+        device: where networks run here, of a server or site that has its own; None: as configured.
     """
     check_networks(config, facts, data_dirs)
     algorithm: Algorithm | None = config.method
     if algorithm is None:
         raise ConfigError("there is no algorithm in this configuration; make it by load_config.")
-    find_device(config.device)
-    values = task_values(facts, config.model, data_dirs or (), config.device)
+    device = device or config.device
+    find_device(device)
+    values = task_values(facts, config.model, data_dirs or (), device)
     task, encoder = task_from_values(values), None
     review = _reviewed(algorithm, task, config)
     if review.errors:
@@ -355,5 +385,6 @@ def task_from_values(values: Mapping[str, Any]) -> Task:
         prepare=prepare_fn(kind, mean, std),
         augmentations=augmentations(kind, mean, std),
         device=torch.device(values.get("device", CPU)),
+        input_dtype=DTYPES[kind],
         make_fixed=lambda name: cast(FixedNetwork, factory(f"frozen:{name}")(None)),
     )

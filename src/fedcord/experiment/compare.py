@@ -16,9 +16,10 @@ from fedcord.core.params import LARGEST
 from fedcord.data.facts import Stated
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config, merged, read_toml
+from fedcord.experiment.tune_entry import TuneEntry
 from fedcord.metrics.registry import metric_problems
 
-OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure")
+OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure", "attack")
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
 
 MAX_SEEDS = 10_000
@@ -36,6 +37,7 @@ FORMS: Mapping[str, tuple[type, str]] = {
     "settings": (dict, "a table, [settings]"),
     "params": (dict, "a table, [params]"),
     "task": (dict, "a table, [task]"),
+    "tune": (dict, "a table, [tune]"),
     "variants": (dict, "tables, [variants.LABEL]"),
 }
 """The entries of a study file."""
@@ -56,6 +58,7 @@ class Study:
         seeds: each decides partition, weights and sampling, for all contenders alike.
         stated: what the study says of its data, which data that does not fit is measured by.
         metric: what contenders are compared by; None: what their runs were asked about.
+        tune: how contenders are to be tuned first; None: not at all, or as flags say.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Study:
     seeds: tuple[int, ...]
     stated: Stated = field(default_factory=Stated)
     metric: str | None = None
+    tune: TuneEntry | None = None
 
     def runs(self) -> list[tuple[str, RunConfig]]:
         """All runs, seed by seed, so that an unfinished study is still paired."""
@@ -141,7 +145,7 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     if unknown:
         problems.append(
             f"'{path}' has unknown entries: {', '.join(unknown)}. Allowed: name, algorithms, "
-            "seeds, metric, [settings], [params], [task], [variants.LABEL]."
+            "seeds, metric, [settings], [params], [task], [tune], [variants.LABEL]."
         )
     for entry, (kind, words) in FORMS.items():
         if entry in values and not isinstance(values[entry], kind):
@@ -161,6 +165,9 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     seeds = overrides.get("seeds", values.get("seeds", 1))
     with gather(problems):
         stated = Stated.from_plain(values.get("task", {}))
+    tune = None
+    with gather(problems):
+        tune = TuneEntry.from_plain(values["tune"]) if "tune" in values else None
     with gather(problems):
         metric = overrides.get("metric", values.get("metric"))
         name = values.get("name", path.stem)
@@ -169,7 +176,7 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
         problems.pop()
     if problems:
         raise ConfigError(problems)
-    return replace(study, stated=stated)
+    return replace(study, stated=stated, tune=tune)
 
 
 def named_in(path: Path) -> list[str]:

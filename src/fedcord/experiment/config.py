@@ -64,6 +64,11 @@ class RunConfig:
         above=0.5,
         at_most=1,
     )
+    attack: str | None = param(
+        None,
+        "what bad clients do in a simulation and who they are, such as sign-flip:0.2; none: all "
+        "are honest",
+    )
     threads: int = param(
         1, "threads of a computation; changes bits", at_least=1, at_most=MAX_THREADS
     )

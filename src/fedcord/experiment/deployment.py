@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedcord.core.device import find_device
 from fedcord.core.errors import CheckpointError, ConfigError, DataError
 from fedcord.data.facts import DataFacts
 from fedcord.engine.federation import Federation, Member, Patience
@@ -37,7 +38,8 @@ def plan_for_sites(
 ) -> Plan:
     """The plan of a run over sites' data, as it was agreed when the run began or is agreed now."""
     if begun is None:
-        return make_plan(config, survey(config, sites, patience), data_dirs)
+        find_device(sites.device or config.device)  # before anybody is asked
+        return make_plan(config, survey(config, sites, patience), data_dirs, sites.device)
     recorded = begun.read_json(PARTITION)
     try:
         facts = DataFacts.from_plain(recorded[TASK])
@@ -46,7 +48,7 @@ def plan_for_sites(
             f"'{begun.path}' does not say what its sites agreed on ({error}); it is no run over "
             "sites, or damaged."
         ) from error
-    return make_plan(config, facts, data_dirs)
+    return make_plan(config, facts, data_dirs, sites.device)
 
 
 def run_of(begun: RunFolder) -> str:

@@ -65,4 +65,5 @@ def _transport(
         plan = experiment.blueprint
         return WireTransport.rebuilding(plan, population, agreement=agreement, cache=cache)
     lives_here = experiment.algorithm, experiment.task, population, InProcessMemory()
-    return SequentialTransport(ClientNode(*lives_here, agreement, cache))
+    attack = experiment.attack
+    return SequentialTransport(ClientNode(*lives_here, agreement, cache, attack=attack))

@@ -17,9 +17,13 @@ import numpy as np
 import torch
 
 from fedcord.data.dataset import Array, Dataset, Split
+from fedcord.data.grey_range import GreyRange
+from fedcord.data.vocabulary import Vocabulary
 from fedcord.engine.shared_block import map_block, nameless_file, write_block
 
 PARTS = ("train", "test")
+MADE_OF_VALUES: Mapping[str, Any] = {"words": Vocabulary, "grey": GreyRange}
+"""Entries of a data set that are objects, and can say what they are in plain values."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ def dataset_from(descriptor: int, plain: Mapping[str, Any]) -> Dataset:
         own["groups"] = {n: tensors[f"{part}.groups.{n}"].numpy() for n in own["groups"]}
         own |= {n: tensors[f"{part}.{n}"].numpy() for n in own.pop("arrays")}
         values[part] = Split(**own)
+    for name, kind in MADE_OF_VALUES.items():
+        values[name] = None if values[name] is None else kind.from_json(values[name])
     return Dataset(**values)
 
 
@@ -77,6 +83,8 @@ def _taken_apart(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Array]]:
         plain = {name: value for name, value in own.items() if name not in found}
         values[part] = {**plain, "groups": list(split.groups), "arrays": list(found)}
     values["group_names"] = dict(dataset.group_names)
+    for name in MADE_OF_VALUES:
+        values[name] = None if values[name] is None else values[name].to_json()
     return values, arrays
 
 

@@ -21,15 +21,15 @@ from fedcord.core.device import CPU
 from fedcord.core.errors import ConfigError, shown
 from fedcord.data.dataset import Dataset
 from fedcord.engine.blueprint import is_importable
-from fedcord.engine.child import CAN_START, Child, available_cores, end_children, start_child
+from fedcord.engine.child import CAN_START, Child, available_cores
 from fedcord.experiment.config import MAX_WORKERS, RunConfig
 from fedcord.experiment.job import ended, error_from, message
 from fedcord.experiment.job_data import HandedOver, handed_over
 from fedcord.experiment.job_order import JobOrder
 from fedcord.experiment.news import RunNews, StudyNews
 from fedcord.experiment.run import Place
+from fedcord.experiment.workers import Workers
 
-JOB = "fedcord.experiment.job"
 SECONDS_BETWEEN_GUESSES = 1.0
 """How often the time left is told."""
 
@@ -90,6 +90,7 @@ def run_jobs(
     order: JobOrder,
     news: StudyNews,
     dataset: Dataset | None = None,
+    workers: Workers | None = None,
 ) -> Iterator[tuple[Job, Mapping[str, Any] | None]]:
     """Do runs in `count` processes at a time, and yield each as it ends, with its failure if any.
 
@@ -102,17 +103,22 @@ def run_jobs(
         order: which first.
         news: for someone who watches.
         dataset: the user's own data instead of the configured name.
+        workers: processes that are there, and stay for whatever comes next; None: some are started
+            and ended here, as they must be where there is a `dataset`.
 
     Raises:
         CheckpointError: a run found something in a folder that ends the study.
         OSError: likewise with the disk.
     """
-    with handed_over(dataset) as data:
-        pool = _Pool(place, news, data)
+    with contextlib.ExitStack() as held:
+        data = held.enter_context(handed_over(dataset))
+        if workers is None or data is not None:
+            workers = held.enter_context(Workers(None if data is None else data.file))
+        pool = _Pool(workers, place, news, data)
         try:
             yield from pool.run(list(jobs), min(count, len(jobs)), order)
         finally:
-            end_children(pool.children)
+            workers.end(pool.busy())
 
 
 @dataclass
@@ -127,21 +133,27 @@ class _Running:
 class _Pool:
     """Processes and what they are doing."""
 
-    def __init__(self, place: Place, news: StudyNews, data: HandedOver | None) -> None:
+    def __init__(
+        self, workers: Workers, place: Place, news: StudyNews, data: HandedOver | None
+    ) -> None:
+        self._workers = workers
         self._place = place
         self._news = news
         self._data = data
         self._busy: dict[Connection, _Running] = {}
-        self.children: list[Child] = []
+
+    def busy(self) -> list[Child]:
+        """Those that are at a run."""
+        return [child for child in self._workers.children if child.connection in self._busy]
 
     def run(
         self, waiting: list[Job], count: int, order: JobOrder
     ) -> Iterator[tuple[Job, Mapping[str, Any] | None]]:
         guessed = -SECONDS_BETWEEN_GUESSES
-        for _ in range(count):
-            self._start()
         while waiting or self._busy:
-            for child in self.children:
+            self._workers.drop_ended(set(self._busy))
+            self._workers.start(min(count, len(waiting) + len(self._busy)))
+            for child in self._workers.children[:count]:
                 if waiting and child.connection not in self._busy:
                     job = max(waiting, key=lambda job: order.expected(job.label))
                     waiting.remove(job)
@@ -161,18 +173,11 @@ class _Pool:
                 why = None if failure is None else reason(failure)
                 self._news.ends(job.label, job.config, why)
                 yield job, failure
-            self._replace_ended(len(waiting) + len(self._busy))
             if order.is_measured and time.monotonic() - guessed >= SECONDS_BETWEEN_GUESSES:
                 guessed = time.monotonic()
                 under_way = [(r.job.label, guessed - r.since) for r in self._busy.values()]
                 left = order.seconds_left([job.label for job in waiting], under_way, count)
                 self._news.seconds_left(left)
-
-    def _start(self) -> None:
-        more, files = {}, list[int]()
-        if self._data is not None:
-            more, files = {"data": self._data.file}, [self._data.file]
-        self.children.append(start_child(JOB, more, files))
 
     def _give(self, child: Child, job: Job) -> None:
         """Have a process do a run."""
@@ -196,20 +201,10 @@ class _Pool:
 
     def _why(self, connection: Connection) -> str:
         """Why a process has ended without a word."""
-        child = next(c for c in self.children if c.connection is connection)
+        child = next(c for c in self._workers.children if c.connection is connection)
         code = child.process.wait()
         if code >= 0:
             return f"its process ended with code {code} (its own message is above)"
         name = signal.Signals(-code).name
         perhaps = ", perhaps because memory ran out" if name == "SIGKILL" else ""
         return f"its process was ended by {name}{perhaps}; --resume goes on with it"
-
-    def _replace_ended(self, wanted: int) -> None:
-        """Start processes for those that are gone, as long as there is work for them."""
-        gone = [child for child in self.children if child.process.poll() is not None]
-        gone = [child for child in gone if child.connection not in self._busy]
-        for child in gone:
-            self.children.remove(child)
-            child.connection.close()
-            if len(self.children) < wanted:
-                self._start()

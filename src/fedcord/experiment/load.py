@@ -21,6 +21,7 @@ from fedcord.core.toml import parse_toml, parse_value
 from fedcord.data.partition import PARTITIONS
 from fedcord.data.partition import check_spec as check_partition
 from fedcord.data.registry import check_spec as check_dataset
+from fedcord.experiment.attackers import attack_problems
 from fedcord.experiment.config import (
     AT_SITES,
     DEFAULT_ROUNDS,
@@ -170,6 +171,7 @@ def _names(config: RunConfig) -> list[str]:
         except DataError as error:
             problems.append(str(error))
     problems += check_partition(config.partition, config.clients)
+    problems += attack_problems(config.attack)
     problems += filter(None, [device_problem(config.device)])
     for model in config.model:
         problems += check_model(model, with_weights=False)  # where they lie is not known yet
@@ -183,7 +185,7 @@ def _names(config: RunConfig) -> list[str]:
 
 def _sites_problems(config: RunConfig) -> list[str]:
     """Data at sites is as it is: nobody deals it out or thins it."""
-    usual = {"partition": SITES_PARTITION, "subset": None, "longtail": 1.0}
+    usual = {"partition": SITES_PARTITION, "subset": None, "longtail": 1.0, "attack": None}
     return [
         f"{name} = {getattr(config, name)}: the data of '{config.dataset}' lies at sites, each of "
         f"which has its own; leave {name} out."

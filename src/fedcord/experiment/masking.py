@@ -9,14 +9,21 @@ from fedcord.experiment.config import RunConfig
 from fedcord.secure.availability import check_available
 
 
+def maskable_rounds(algorithm: Algorithm, task: Task, config: RunConfig) -> list[bool]:
+    """By round, whether sums of updates are enough; one stands for all where all are alike."""
+    count = algorithm.traits.rounds or 1  # where the user chooses how many, all are alike
+    envs = (Env(task, config.seed, round_, count) for round_ in range(count))
+    return [needs_only(algorithm, env) is not None for env in envs]
+
+
 def masking_review(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
     """What is to be said before a run with `secure`; nothing without."""
     if config.secure is None:
         return Review()
     check_available()
-    count = algorithm.traits.rounds or 1  # where the user chooses how many, all are alike
-    envs = [Env(task, config.seed, round_, count) for round_ in range(count)]
-    in_the_open = [env.round + 1 for env in envs if needs_only(algorithm, env) is None]
+    can_be_masked = maskable_rounds(algorithm, task, config)
+    count = len(can_be_masked)
+    in_the_open = [number for number, can in enumerate(can_be_masked, 1) if not can]
     if len(in_the_open) == count:
         return Review(
             errors=(

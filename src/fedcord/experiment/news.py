@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.run import Known, Progress
-from fedcord.report.notes import went_wrong
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,17 @@ class RunNews:
 
         def round_(record: RoundRecord) -> None:
             accuracy = None if record.evaluation is None else record.evaluation.accuracy
-            wrong = went_wrong(record.refused, record.missing, record.events, names)
-            self.round(record.round, accuracy, (*wrong, *record.notes))
+            self.round(record.round, accuracy, (*_went_wrong(record, names), *record.notes))
 
         return Progress(started, self.examples, round_, self.feature, self.download, self.note)
+
+
+def _went_wrong(record: RoundRecord, names: Mapping[int, str]) -> Sequence[str]:
+    if not (record.refused or record.missing or record.events):
+        return ()
+    from fedcord.report.notes import went_wrong  # brings in all of the report
+
+    return went_wrong(record.refused, record.missing, record.events, names)
 
 
 @dataclass(frozen=True)

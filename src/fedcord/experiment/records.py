@@ -5,17 +5,18 @@ from __future__ import annotations
 import shlex
 import statistics
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from fedcord.core.contract import ClientId
+from fedcord.core.contract import Algorithm, ClientId
 from fedcord.core.device import CPU
+from fedcord.core.privacy import AccountsPrivacy
 from fedcord.data.facts import DataFacts
 from fedcord.engine.rounds import RoundRecord
 from fedcord.engine.traffic import ROUND, Phase, Traffic
-from fedcord.experiment.build import Plan
+from fedcord.experiment.build import Plan, attack_of
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.holdings import Holdings
 from fedcord.experiment.measured import by_metric, over_clients
@@ -153,12 +154,38 @@ def result_record(
         "state_hash": state_hash,
         "config_hash": config.hash,
         "test_counts": list(holdings.test_counts or ()),
-        "notes": [*holdings.notes, *plan.notes],
+        "notes": [*holdings.notes, *plan.notes, *_claimed(measured)],
+        **_attack(config, holdings.num_clients),
         **identity(origin),
         "engine": engine,
         "run_dir": str(out),
         **{k: v for k, v in last.items() if k.startswith("per_") or k in ABOUT_ACCURACY},
     }
+
+
+def privacy_record(algorithm: Algorithm, sizes: Sequence[int], rounds: int) -> dict[str, Any]:
+    """What noise guarantees after all rounds, where a method adds some.
+
+    Args:
+        algorithm: the method.
+        sizes: training examples of every client that may have taken part.
+        rounds: of the run.
+    """
+    if not algorithm.traits.accounts_privacy:
+        return {}
+    return {"privacy": asdict(cast(AccountsPrivacy, algorithm).privacy_spent(sizes, rounds))}
+
+
+def _claimed(measured: Mapping[str, Any]) -> list[str]:
+    return [measured["privacy"]["statement"]] if "privacy" in measured else []
+
+
+def _attack(config: RunConfig, num_clients: int) -> dict[str, Any]:
+    """Who attacked, where somebody did."""
+    attack = attack_of(config, num_clients)
+    if attack is None:
+        return {}
+    return {"attack": {"what": config.attack, "clients": list(attack.clients)}}
 
 
 def _traffic(passed: Mapping[Phase, Traffic]) -> dict[str, dict[str, int]]:

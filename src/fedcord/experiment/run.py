@@ -28,7 +28,12 @@ from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
 from fedcord.experiment.holdings import Holdings
 from fedcord.experiment.measured import detail_of_result, detail_of_rounds, measured_record
-from fedcord.experiment.records import provenance_record, result_record, round_record
+from fedcord.experiment.records import (
+    privacy_record,
+    provenance_record,
+    result_record,
+    round_record,
+)
 from fedcord.experiment.start_from import FirstState, begin_with, first_state
 from fedcord.experiment.survey import Sites
 from fedcord.metrics.registry import DEFAULT, metric_problems
@@ -156,6 +161,11 @@ def run(
     begun = given if given is not None and given.is_started else None
     if config.start is not None and start is None and begun is None:
         raise ConfigError("start: name the run to begin with, by --from RUN.")
+    if config.attack is not None and sites is not None:
+        raise ConfigError(
+            f"attack = '{config.attack}': attacks are simulated, and these clients are not; leave "
+            "attack out."
+        )
     identity: dict[str, Any] = {}
     if sites is None:
         experiment = build_experiment(
@@ -171,10 +181,11 @@ def run(
     if begun is None:
         plan.algorithm.init(_env(plan))  # misfits show before anything is written
     first = None
-    if start is not None and sites is None:
-        first = first_state(config, plan.algorithm, start, _env(plan), experiment.data_hash)
+    if start is not None:
+        data_hash = experiment.data_hash if sites is None else None
+        first = first_state(config, plan.algorithm, start, _env(plan), data_hash)
         plan = replace(plan, notes=(*plan.notes, first.note))
-        identity = {"started_from": first.origin}
+        identity |= {"started_from": first.origin}
     folder = given or RunFolder(make_new_folder(RUNS, config))
     folder.create()
     with folder.lock():
@@ -338,6 +349,8 @@ def _run(
     clients = ended.record(known.holdings.num_clients, missing if not is_simulated else {})
     over = clients["client_metrics"]
     measured = clients | measured_record(metric, tested, over, known.holdings.class_names)
+    sizes = [member.train for member in federation.members.values() if member.train > 0]
+    measured |= privacy_record(algorithm, sizes, env.num_rounds)
     folder.write_result(result_record(*about, measured, final, engine, folder.path))
     return folder.read_json(RESULT)
 

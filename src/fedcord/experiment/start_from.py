@@ -4,7 +4,8 @@ With all settings but the rounds the same, the new run is the old one with more 
 rounds that were, clients have what they kept, and it ends with the bits of a run that had as many
 rounds from the start, unless the method's schedules look at their number. With any other setting
 changed (clients, data, method) it is a run of its own whose first state is what the old one shared
-with its clients.
+with its clients. So is every run from or over sites: what these remember stays with them, under the
+identity of the run that left it there.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ MOST_NAMED = 5
 """Tensors that a message names."""
 
 
-def going_on(config: RunConfig, source: FinishedRun, further: int | None) -> RunConfig:
+def going_on(
+    config: RunConfig, source: FinishedRun, further: int | None, over_sites: bool = False
+) -> RunConfig:
     """The settings of a run that begins where another ended.
 
     Args:
         config: as it would be without the other.
         source: the other.
         further: rounds that were asked for; None for as many as usual.
+        over_sites: whether clients of the new one are sites.
     """
     name, traits = config.algorithm, config.method.traits
     if traits.holds_sums:
@@ -39,8 +43,14 @@ def going_on(config: RunConfig, source: FinishedRun, further: int | None) -> Run
             f"--from: {name} has no state to train on from, it adds up sums; bring further clients "
             "into a finished run with 'fedcord join'."
         )
+    if source.is_over_sites and source.config.method.traits.keeps_own_models:
+        raise ConfigError(
+            f"--from '{source.path}': what {source.config.algorithm} has learnt is in the models "
+            "of its sites, which stay there; begin with a run of a method that shares its model, "
+            "such as fedavg."
+        )
     begun = replace(config, start=str(source.result["state_hash"]))
-    if not is_more_of(config, source):
+    if over_sites or not is_more_of(config, source):
         return begun
     if traits.rounds is not None:
         raise ConfigError(
@@ -54,7 +64,9 @@ def going_on(config: RunConfig, source: FinishedRun, further: int | None) -> Run
 
 
 def is_more_of(config: RunConfig, source: FinishedRun) -> bool:
-    """Whether a run is the other with more rounds."""
+    """Whether a simulation is the other with more rounds."""
+    if source.is_over_sites:
+        return False
     others = {"rounds": None, "start": None}
     mine, theirs = config.plain() | others, source.config.plain() | others
     return bool(mine == theirs)
@@ -78,7 +90,7 @@ class FirstState:
 
 
 def first_state(
-    config: RunConfig, algorithm: Algorithm, source: FinishedRun, env: Env, data_hash: str
+    config: RunConfig, algorithm: Algorithm, source: FinishedRun, env: Env, data_hash: str | None
 ) -> FirstState:
     """What a run begins with.
 
@@ -87,7 +99,7 @@ def first_state(
         algorithm: of the new run.
         source: the run it begins from.
         env: the server's place before the first round.
-        data_hash: of the new run's data.
+        data_hash: of the new run's data; None where it lies at sites.
     """
     left, name = source.checkpoint.state, source.config.algorithm
     origin = {
@@ -96,7 +108,7 @@ def first_state(
         "rounds": left.round,
         "state_hash": config.start,
     }
-    if not is_more_of(config, source):
+    if data_hash is None or not is_more_of(config, source):
         fresh = algorithm.init(env)
         _check_same(fresh.shared, left.shared, config, source)
         note = (

@@ -23,6 +23,7 @@ from fedcord.experiment.news import StudyNews
 from fedcord.experiment.review import review_contenders
 from fedcord.experiment.run import Place, Progress, failure_record, run
 from fedcord.experiment.survey import Sites
+from fedcord.experiment.workers import Workers
 from fedcord.models.registry import check_model
 from fedcord.store.checksums import FAILURE, RESULT
 from fedcord.store.run_folder import RunFolder
@@ -63,6 +64,7 @@ def run_study(
     sites: Sites | None = None,
     run_one: RunOne | None = None,
     jobs: int | None = 1,
+    workers: Workers | None = None,
 ) -> list[Failure]:
     """Run what is missing of a study under `root`.
 
@@ -70,7 +72,8 @@ def run_study(
     while one runs is a failure of that run and does not end the study. Where the data lies at
     `sites`, they say themselves what does not fit. `run_one` does a run elsewhere than here, one
     after another; otherwise `jobs` of them are done at a time (see `job_count`), with equal bits.
-    A study's own metric wins over that of `place`.
+    A study's own metric wins over that of `place`. `workers` are processes for these, which stay
+    for the next study.
 
     Returns:
         The runs that failed, now or before.
@@ -126,7 +129,8 @@ def run_study(
         for job in runs:
             if job.label in sizes and RunFolder(job.out).is_finished:
                 order.measured(job.label, float(RunFolder(job.out).read_json(RESULT)["seconds"]))
-        for job, failure in run_jobs(elsewhere, place, at_a_time, order, news, dataset):
+        how = place, at_a_time, order, news, dataset, workers
+        for job, failure in run_jobs(elsewhere, *how):
             if failure is not None:
                 failed[job.out] = failure
     run_here([job for job in ahead if job not in elsewhere])

@@ -54,11 +54,13 @@ class Sites:
         reach: opens the way to them; every message takes the terms along.
         stated: what the study says of the task before anybody is asked.
         name: of the way, for the result.
+        device: where the server's own networks run; None: as configured. Sites have their own.
     """
 
     reach: Callable[[Terms], Transport]
     stated: Stated = field(default_factory=Stated)
     name: str = "sites"
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,19 @@ def _common(answers: list[Answer], stated: Stated) -> DataFacts:
             if getattr(answer.facts, name) != getattr(first.facts, name)
             and (name != "input_shape" or answer.facts.kind != "table")  # columns are told by name
         ]
-        if any(getattr(answer.facts, n) != getattr(first.facts, n) for n in COMPUTED):
+        if answer.facts.words != first.facts.words:
+            problems.append(
+                f"{answer.who} and {first.who} have not numbered the words of their texts by one "
+                "list; give all sites the same words."
+            )
+        if answer.facts.grey != first.facts.grey:
+            problems.append(
+                f"{answer.who} and {first.who} do not take the same grey values for black and "
+                "white; give all sites pictures of one depth, and of more than 8 bits one "
+                "?range= after the path."
+            )
+        others = [n for n in COMPUTED if n not in ("words", "grey")]
+        if any(getattr(answer.facts, n) != getattr(first.facts, n) for n in others):
             problems.append(
                 f"{answer.who} prepares its data by other constants than {first.who}; let all of "
                 "them rehearse with one data set, or none."

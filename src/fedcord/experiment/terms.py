@@ -37,6 +37,16 @@ class Terms:
     run: str = ""
     version: str = __version__
 
+    def __post_init__(self) -> None:
+        """Refuse, at the server and at every site, methods that no site should be asked for."""
+        method = self.config.method
+        if method is not None and method.traits.gathers_examples:
+            raise ConfigError(
+                f"{self.config.algorithm} has clients send their training examples, so raw data "
+                "would leave the sites; it is a bound for simulations. Simulate it on data you "
+                "hold, or choose another method for the sites."
+            )
+
     def to_json(self) -> str:
         """As text; the inverse of `from_json`."""
         facts = None if self.facts is None else self.facts.plain()

@@ -126,7 +126,11 @@ def halvings(trials: int) -> list[int]:
 
 
 def plan_tuning(
-    study: Study, trials: object, texts: Sequence[str] = (), search: str = SPREAD
+    study: Study,
+    trials: object,
+    texts: Sequence[str] = (),
+    search: str = SPREAD,
+    called: str = "--space",
 ) -> TuningPlan:
     """A plan, or one ConfigError with every mistake.
 
@@ -136,6 +140,7 @@ def plan_tuning(
         texts: `--space` texts; `NAME:key=low:high` reaches one contender only. Who is reached by
             any is tuned in these parameters, others in those that their algorithms declare.
         search: how trials are proposed.
+        called: where texts were given, for messages.
     """
     problems = search_problems(search)
     count = trials if isinstance(trials, int) and not isinstance(trials, bool) else 0
@@ -152,9 +157,9 @@ def plan_tuning(
     spaces: dict[str, dict[str, Space]] = {}
     for label, config in study.contenders.items():
         with gather(problems):
-            given = texts_for(label, study.contenders, texts, "--space")
-            spaces[label] = _given(config, given) or _declared(config)
-            _check(label, config, spaces[label])
+            given = texts_for(label, study.contenders, texts, called)
+            spaces[label] = _given(config, given, called) or _declared(config)
+            _check(label, config, spaces[label], called)
     problems += _unused(study, texts)
     if problems:
         raise ConfigError(problems)
@@ -307,10 +312,11 @@ def _as_given(plan: TuningPlan, label: str) -> Trial:
     return Trial(0, {name: value_of(method, name) for name in plan.spaces[label]})
 
 
-def _given(config: RunConfig, texts: Sequence[str]) -> dict[str, Space]:
+def _given(config: RunConfig, texts: Sequence[str], called: str) -> dict[str, Space]:
     """Spaces that the user gives for parameters that this contender has."""
     found: dict[str, Space] = {}
-    for name, space in map(parse_space, texts):
+    for text in texts:
+        name, space = parse_space(text, called)
         if name in _names(config):
             found[name] = space.like(value_of(config.method, name))
     return found
@@ -324,10 +330,12 @@ def _declared(config: RunConfig) -> dict[str, Space]:
         usual = build(type(config.method), info.preset)
     elif all(not _is_required(field) for field in dataclasses.fields(config.method)):
         usual = type(config.method)()
+    known = {row[0] for row in describe(type(usual), usual=usual)}
     return {
         name: space
         for name, space in declared_spaces(config.method).items()
-        if value_of(config.method, name) == value_of(usual, name)
+        # a part of another class than usual has values that are its own
+        if name not in known or value_of(config.method, name) == value_of(usual, name)
     }
 
 
@@ -336,7 +344,7 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
     return field.default is missing and field.default_factory is missing
 
 
-def _check(label: str, config: RunConfig, spaces: Mapping[str, Space]) -> None:
+def _check(label: str, config: RunConfig, spaces: Mapping[str, Space], called: str) -> None:
     """Refuse spaces with values that the algorithm would refuse."""
     problems: list[str] = []
     for name, space in spaces.items():
@@ -344,7 +352,7 @@ def _check(label: str, config: RunConfig, spaces: Mapping[str, Space]) -> None:
             found: list[str] = []
             with gather(found):
                 with_values(config, {name: value})
-            problems += [f"--space {name}={space} of {label}: {why}" for why in found]
+            problems += [f"{called} {name}={space} of {label}: {why}" for why in found]
     if problems:
         raise ConfigError(problems)
 

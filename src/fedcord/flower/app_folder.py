@@ -46,6 +46,8 @@ class AppConfig:
         data_dirs: where the server looks for the weights of frozen networks.
         sites: a folder with the sites' files by number, for simulated nodes.
         outcome: a file to write the result to, for whoever waits for it.
+        device: where the server's own networks run; empty: as the settings say.
+        start: folder of the run whose state this one begins with; empty: a state of its own.
     """
 
     settings: str
@@ -62,6 +64,8 @@ class AppConfig:
     data_dirs: tuple[str, ...] = ()
     sites: str = ""
     outcome: str = ""
+    device: str = ""
+    start: str = ""
 
     @staticmethod
     def of(config: RunConfig, stated: Stated | None = None, **more: Any) -> AppConfig:

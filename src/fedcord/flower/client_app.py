@@ -6,12 +6,13 @@ file, and what clients remember lies in the site's own folder.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedcord.core.errors import ConfigError, FedcordError
+from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
 from fedcord.engine.disk_memory import DiskMemory
 from fedcord.engine.requests import pack_failure
 from fedcord.flower.messages import TERMS, from_records, to_records
@@ -21,6 +22,7 @@ SITE, SITES, SITE_FILE = "site", "sites", "site.toml"
 """Where a node finds its file: named by its SuperNode, or by number in the app of a simulation."""
 
 app = ClientApp()
+log = logging.getLogger("fedcord.site")
 
 
 @app.query()
@@ -35,6 +37,11 @@ def answer(message: Message, context: Context) -> Message:
         content = to_records(found)
     except FedcordError as error:
         content = to_records(pack_failure(error))
+    except Exception as error:  # Flower would send all of its traceback, paths included
+        log.exception("the site failed")
+        kind = type(error).__name__
+        failure = ProtocolError(f"its app failed ({kind}); the site's own log says more.")
+        content = to_records(pack_failure(failure))
     return Message(content, reply_to=message)
 
 

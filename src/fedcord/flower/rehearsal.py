@@ -18,13 +18,16 @@ import tomli_w
 
 from fedcord.core import errors
 from fedcord.core.atomic import write_atomically
+from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
 from fedcord.data.dataset import Dataset
 from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.config import RunConfig
+from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.folders import check_folder
 from fedcord.experiment.run import Known, Place, Progress
+from fedcord.experiment.start_from import first_state
 from fedcord.flower.app_folder import AppConfig, write_app
 from fedcord.flower.client_app import SITE_FILE
 from fedcord.flower.keys import Keys
@@ -48,26 +51,37 @@ class Rehearsal:
         num_nodes: SuperNodes, or simulated ones.
         simulated: whether they are.
         all_finished: whether every run so far has ended with a result.
+        device: where networks run, of the server and of every node; empty: as configured.
     """
 
-    def __init__(self, network: LocalNetwork, num_nodes: int, simulated: bool = False) -> None:
+    def __init__(
+        self, network: LocalNetwork, num_nodes: int, simulated: bool = False, device: str = ""
+    ) -> None:
         self.network = network
         self.num_nodes = num_nodes
         self.simulated = simulated
+        self.device = device
         self.all_finished = True
 
     def run(
-        self, config: RunConfig, place: Place, watch: Progress, dataset: Dataset | None = None
+        self,
+        config: RunConfig,
+        place: Place,
+        watch: Progress,
+        dataset: Dataset | None = None,
+        start: FinishedRun | None = None,
     ) -> dict[str, Any]:
         """One run; as `experiment.run.run`, with the result of a finished one as it is."""
         assert place.out is not None
         assert dataset is None, "nodes read their data themselves"
         self.all_finished = False
-        result = self._run(config, place, watch)
+        result = self._run(config, place, watch, start)
         self.all_finished = True
         return result
 
-    def _run(self, config: RunConfig, place: Place, watch: Progress) -> dict[str, Any]:
+    def _run(
+        self, config: RunConfig, place: Place, watch: Progress, start: FinishedRun | None
+    ) -> dict[str, Any]:
         assert place.out is not None
         folder = RunFolder(place.out)
         check_folder(folder, config, resume=place.resume, retry_failed=place.retry_failed)
@@ -76,6 +90,9 @@ class Rehearsal:
         experiment = build_experiment(  # whatever does not fit is told before anything starts
             config, None, place.data_dirs, place.allow_download, watch.feature, watch.download
         )
+        if start is not None:
+            plan, rounds = experiment.plan, config.rounds or 1
+            first_state(config, plan.algorithm, start, Env(plan.task, config.seed, 0, rounds), None)
         self.start_nodes(config, place)
         outcome = self.network.folder / "outcome.json"
         outcome.unlink(missing_ok=True)
@@ -90,6 +107,8 @@ class Rehearsal:
             data_dirs=_absolute(place),
             sites=str(self._sites) if self.simulated else "",
             outcome=str(outcome),
+            device=self.device,
+            start="" if start is None else str(start.path.absolute()),
         )
         app = self.network.folder / "app"
         write_app(app, told)
@@ -102,7 +121,8 @@ class Rehearsal:
     def start_nodes(self, config: RunConfig, place: Place) -> None:
         """Have the sites of this run up; a SuperNode serves all runs of a study."""
         for client in range(self.num_nodes):
-            write_rehearsing_site(self._sites / str(client) / SITE_FILE, config, client, place)
+            file = self._sites / str(client) / SITE_FILE
+            write_rehearsing_site(file, config, client, place, self.device)
         self.network.start()
         for client in range(self.num_nodes):
             node = self.network.nodes.get(client)
@@ -140,7 +160,9 @@ class Rehearsal:
             time.sleep(LOOK_SECONDS)
 
 
-def write_rehearsing_site(path: Path, config: RunConfig, client: int, place: Place) -> None:
+def write_rehearsing_site(
+    path: Path, config: RunConfig, client: int, place: Place, device: str = ""
+) -> None:
     """The file of a site that takes a client's share of the run's data set."""
     values = {
         "client": client,
@@ -149,6 +171,7 @@ def write_rehearsing_site(path: Path, config: RunConfig, client: int, place: Pla
         "clients": config.clients,
         "algorithms": [config.algorithm] if ":" in config.algorithm else [],
         "data_dirs": list(_absolute(place)),
+        **({"device": device} if device else {}),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, tomli_w.dumps(values))
@@ -161,11 +184,12 @@ def rehearsal(
     simulated: bool = False,
     modules: Path | None = None,
     keys: Keys | None = None,
+    device: str = "",
 ) -> Iterator[Rehearsal]:
     """Nodes for as long as somebody needs them; their folder stays where a run is unfinished."""
     folder = root.parent / f"{root.name}.sites"
     with closing(LocalNetwork(folder, simulated, modules, keys)) as network:
-        made = Rehearsal(network, num_nodes, simulated)
+        made = Rehearsal(network, num_nodes, simulated, device)
         yield made
     if made.all_finished:
         shutil.rmtree(folder, ignore_errors=True)

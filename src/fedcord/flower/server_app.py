@@ -11,11 +11,13 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcord.core.atomic import write_atomically
+from fedcord.core.device import chosen_device
 from fedcord.core.errors import ConfigError, FedcordError
 from fedcord.engine.federation import Patience
 from fedcord.engine.rounds import RoundRecord
 from fedcord.engine.transport import Transport
 from fedcord.experiment.config import RunConfig
+from fedcord.experiment.finished_run import read_finished
 from fedcord.experiment.folders import RUNS, find_run_to_resume
 from fedcord.experiment.run import Known, Place, Progress, run
 from fedcord.experiment.survey import Sites
@@ -66,7 +68,10 @@ def _run(grid: Grid, told: AppConfig) -> dict[str, Any]:
         patience=Patience(told.quorum, told.deadline or None),
         metric=told.metric,
     )
-    return run(config, place, _progress(config), sites=Sites(reach, told.stated(), "flower"))
+    device = chosen_device(told.device) if told.device else None
+    sites = Sites(reach, told.stated(), "flower", device)
+    start = read_finished(Path(told.start), place.data_dirs) if told.start else None
+    return run(config, place, _progress(config), sites=sites, start=start)
 
 
 def _waiting(there: int, wanted: int) -> None:

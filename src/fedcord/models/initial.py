@@ -44,13 +44,23 @@ def materialise(
     with torch.device("meta"):
         network = make()
     _check_size(network)
-    network = network.to_empty(device="cpu")
+    network = _in_memory(network)
     for layer in network.modules():
         _reset_buffers(layer)
         if generator is not None:
             _draw(layer, generator, he_fan_out)
     if channels_last:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network
+
+
+def _in_memory(network: M) -> M:
+    """A network of the meta device with memory of its own, whatever that holds.
+
+    `to_empty` does the same by `empty_like`, for which PyTorch imports SymPy in every new process:
+    half a second of each worker, and of each message to a site.
+    """
+    network._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))  # type: ignore[no-untyped-call]
     return network
 
 

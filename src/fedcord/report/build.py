@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedcord.core.atomic import write_output
 from fedcord.report.alignment import alignment_figure
+from fedcord.report.bounds import bounds
 from fedcord.report.canvas import has_matplotlib, inline_svg, save_figure
 from fedcord.report.classes import confusion, has_classes
 from fedcord.report.floor_lines import floor_levels
@@ -74,6 +75,7 @@ def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
     band = f", with {kind} over seeds" if len(board.seeds) > 1 else ", one seed"
     levels = floor_levels(board.floor, metric)
     floor = "; dashed, " + " and ".join(levels) if levels else ""
+    floor += "".join(f"; {row.name}, a bound, as a line" for row in bounds(board))
     figures = {}
     if has_curves(board):
         figures[f"{metric.name}-rounds"] = (

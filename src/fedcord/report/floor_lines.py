@@ -1,4 +1,4 @@
-"""Chance and the largest class as lines in figures of scores.
+"""Chance, the largest class and other levels as lines in figures of scores.
 
 A line far from all points would press them together, so from some distance on it becomes a few
 words at the edge it lies beyond.
@@ -6,6 +6,8 @@ words at the edge it lies beyond.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from fedcord.metrics.registry import DEFAULT, Metric
@@ -35,13 +37,25 @@ def floor_levels(floor: ConstantAnswer | None, metric: Metric) -> dict[str, floa
 
 
 def draw_floor(
-    axes: Axes, floor: ConstantAnswer | None, metric: Metric, along: Literal["x", "y"]
+    axes: Axes,
+    floor: ConstantAnswer | None,
+    metric: Metric,
+    along: Literal["x", "y"],
+    more: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
-    """Draw the levels on the axis that shows scores; call it once the data is drawn."""
+    """Draw the levels on the axis that shows scores; call it once the data is drawn.
+
+    Args:
+        axes: where.
+        floor: what a model that has learnt nothing reaches.
+        metric: what is shown.
+        along: the axis.
+        more: other levels by name, as drawn.
+    """
     low, high = axes.get_xlim() if along == "x" else axes.get_ylim()
     reach, pad = REACH * (high - low), 0.04 * (high - low)
     ends, beyond = [low, high], []
-    levels = floor_levels(floor, metric)
+    levels = {**floor_levels(floor, metric), **more}
     unit = " %" if metric.is_share else ""
     for name, level in levels.items():
         text = f"{name} {level:.{1 if metric.is_share else 3}f}{unit}"

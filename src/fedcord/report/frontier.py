@@ -3,7 +3,8 @@
 One method beats another when it is at least as good by the metric, needs at most as many bytes, and
 is better in one of the two. So two methods with equal bytes do not both stay unless they are
 equally good. Only the final score and all traffic of a run count: a run cut off at the round where
-its test curve happens to be good would be a choice made on the test set.
+its test curve happens to be good would be a choice made on the test set. `centralised`, which
+moves the data itself, is no choice and stays out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedcord.report.bounds import CEILING, bounds, without
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import counted, listed
 from fedcord.report.row import Row
@@ -131,7 +133,8 @@ class Frontier:
 def frontier(board: Leaderboard) -> Frontier:
     """Sort out which methods of a board no other beats, by mean score and mean bytes."""
     sign = board.metric.sign
-    order = sorted(board.rows, key=lambda row: (row.num_bytes, -sign * row.score.mean, row.name))
+    choices = without(board, bounds(board, [CEILING]))
+    order = sorted(choices, key=lambda row: (row.num_bytes, -sign * row.score.mean, row.name))
     return Frontier(
         tuple(
             Choice(row, tuple(other for other in order if other is not row and beats(other, row)))

@@ -19,6 +19,7 @@ import numpy as np
 
 from fedcord.core.errors import CheckpointError
 from fedcord.metrics.registry import DEFAULT, METRICS, Metric, find_metric
+from fedcord.report.bounds import CEILING, is_bound
 from fedcord.report.caveats import caveats, failed_runs, left_out
 from fedcord.report.chosen_runs import (
     common_seeds,
@@ -46,6 +47,9 @@ remains, such as model and rounds, may be a contender's own."""
 class Leaderboard:
     """Algorithms by their mean, best first; behind them those that failed on a seed.
 
+    `centralised` comes last: it has everybody's data, and whoever asks which method is best may not
+    move theirs.
+
     Attributes:
         metric: what they are compared by.
         rows: at least one.
@@ -64,7 +68,7 @@ class Leaderboard:
 
     @property
     def best(self) -> Row:
-        """The row with the best mean."""
+        """The row with the best mean, unless it is the ceiling of others."""
         return self.rows[0]
 
     @property
@@ -127,6 +131,8 @@ class Leaderboard:
                 if self.num_comparisons > 1
                 else "."
             )
+        if len(self.rows) > 1 and is_bound(self.rows[-1].runs, [CEILING]):
+            text += f" {self.rows[-1].name} has everybody's data: a ceiling, not ranked."
         if any(row.failures for row in self.rows):
             text += " Where a method failed on a seed, comparisons are over the seeds both have."
         return text
@@ -184,7 +190,10 @@ def leaderboard(runs: Sequence[Run], metric_name: str | None = None) -> Leaderbo
     metric = find_metric(metric_name or _asked(chosen))
     _check_measured([run for own in chosen.values() for run in own], metric)
     means = {n: float(np.mean([_value(r, metric) for r in own])) for n, own in chosen.items()}
-    order = sorted(chosen, key=lambda n: (-len(chosen[n]), -metric.sign * means[n], n))
+    ceilings = {n for n, own in chosen.items() if is_bound(own, [CEILING])}
+    order = sorted(
+        chosen, key=lambda n: (n in ceilings, -len(chosen[n]), -metric.sign * means[n], n)
+    )
     differences = {
         (first, second): difference
         for first, second in itertools.combinations(order, 2)

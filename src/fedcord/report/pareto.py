@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fedcord.report.bounds import CEILING, bounds
 from fedcord.report.canvas import INK, MUTED, house_style, look
 from fedcord.report.floor_lines import GID, draw_floor
 from fedcord.report.frontier import Choice, Frontier, frontier, interval_ends, panel_titles
@@ -79,7 +80,8 @@ def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = 
             for choice in front.choices:
                 _draw_point(axes, choice, zero, names)
         for axes, board in zip(panels, boards, strict=False):
-            draw_floor(axes, board.floor, metric, "y")
+            ceiling = {row.name: drawn(row.score.mean, metric) for row in bounds(board, [CEILING])}
+            draw_floor(axes, board.floor, metric, "y", ceiling)
         for axes in panels[: len(boards)]:
             if not metric.is_higher_better and not axes.yaxis_inverted():
                 axes.invert_yaxis()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from fedcord.report.bounds import bounds, without
 from fedcord.report.canvas import DASHES, house_style, look
 from fedcord.report.floor_lines import draw_floor
 from fedcord.report.leaderboard import Leaderboard
@@ -77,7 +78,7 @@ def score_figure(board: Leaderboard, against: Against) -> Figure:
         fig = Figure(figsize=(5.4, 3.7), layout="constrained")
         axes = fig.subplots()
         places: list[float] = []
-        for row in board.rows:
+        for row in without(board, bounds(board)):
             own = curve(row)
             x = own.rounds if against == "rounds" else own.num_bytes
             places += x
@@ -98,6 +99,7 @@ def score_figure(board: Leaderboard, against: Against) -> Figure:
             axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: byte_size(size)))
         axes.set_ylabel(f"test {score_heading(board.metric, ',')}")
         if places:
+            _draw_bounds(axes, board, "y")
             draw_floor(axes, board.floor, board.metric, "y")
             _draw_legend(fig, axes, [row.name for row in board.rows])
         else:
@@ -135,8 +137,18 @@ def final_figure(board: Leaderboard) -> Figure:
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(f"final test {score_heading(metric, ',')}")
+        _draw_bounds(axes, board, "x")
         draw_floor(axes, board.floor, metric, "x")
     return fig
+
+
+def _draw_bounds(axes: Axes, board: Leaderboard, along: Literal["x", "y"]) -> None:
+    """What others lie between, as lines across the figure."""
+    draw = axes.axvline if along == "x" else axes.axhline
+    for row in bounds(board):
+        colour, _ = _look(board, row)
+        level = drawn(row.score.mean, row.metric)
+        draw(level, color=colour, linewidth=1.3, linestyle=(0, (6, 2)), zorder=1.2, label=row.name)
 
 
 def _two_lines(row: Row) -> str:

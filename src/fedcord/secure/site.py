@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from fedcord.core.errors import ProtocolError, shown
+from fedcord.core.names import client_said
 from fedcord.secure import shamir
 from fedcord.secure.masks import PUBLIC_BYTES, PublicKeys, add_pairs, add_stream
 from fedcord.secure.primitives import Vector, common_key, new_secret, seal, unseal
@@ -49,6 +50,7 @@ class Site:
         committed: everybody its message is masked towards; empty before `mask`.
         message: SHA-256 of the masked message.
         survivors: whose seeds it has given shares of; empty before `unmask`.
+        name: what people call it, for messages.
     """
 
     client: int
@@ -63,11 +65,12 @@ class Site:
     committed: tuple[int, ...] = ()
     message: bytes = b""
     survivors: tuple[int, ...] = ()
+    name: str = ""
 
     @staticmethod
-    def begin(client: int, session: str) -> Site:
+    def begin(client: int, session: str, name: str = "") -> Site:
         """A site with fresh secrets of the operating system's."""
-        return Site(client, session, new_secret(), new_secret(), new_secret())
+        return Site(client, session, new_secret(), new_secret(), new_secret(), name=name)
 
     @property
     def public_keys(self) -> bytes:
@@ -182,7 +185,8 @@ class Site:
             )
 
     def _refusal(self, why: str) -> ProtocolError:
-        return ProtocolError(f"client {self.client} {why}; it reveals nothing.")
+        who = client_said(self.client, {self.client: self.name})
+        return ProtocolError(f"{who} {why}; it reveals nothing.")
 
     def to_bytes(self) -> bytes:
         """All of it, to be kept between two messages where nobody else can read it."""

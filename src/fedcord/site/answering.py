@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,13 +30,17 @@ from fedcord.engine.requests import (
     unpack_call,
 )
 from fedcord.engine.threads import torch_threads
-from fedcord.experiment.build import is_standardised, make_plan
+from fedcord.experiment.build import is_standardised
 from fedcord.experiment.frozen_features import as_features
 from fedcord.experiment.survey import COLUMNS, FIRST, MEAN, SECOND, SUMS, TABLE
 from fedcord.experiment.terms import Terms
 from fedcord.site.kept_model import is_final, keep_model
 from fedcord.site.own_data import SiteData, read_site
+from fedcord.site.own_plan import plan_at
 from fedcord.site.site_file import SiteFile, load_site
+from fedcord.site.without_paths import without_paths
+
+log = logging.getLogger("fedcord.site")  # on standard error, unless somebody says otherwise
 
 MakeStore = Callable[[SiteFile, str], MemoryStore]
 """Where a site keeps what a run leaves with it, by the run's identity."""
@@ -49,12 +54,15 @@ def on_disk(site: SiteFile, run: str) -> MemoryStore:
 def answer_at_site(path: Path, terms: str, call: bytes, store: MakeStore = on_disk) -> bytes:
     """What the site of a file answers to a call of the server's; failures are said in the answer.
 
+    The answer says why, and the site's own log also with which file.
+
     Args:
         path: the site's file.
         terms: of the run, as the server sent them.
         call: a request and its parcel, packed.
         store: where memory lies.
     """
+    site = None
     try:
         site = load_site(path)
         agreed = Terms.from_json(terms, site.algorithms)
@@ -69,7 +77,8 @@ def answer_at_site(path: Path, terms: str, call: bytes, store: MakeStore = on_di
                 keep_model(site, agreed, request, memory.before(site.client, request.step))
             return answer
     except FedcordError as error:
-        return pack_failure(error)
+        log.warning("%s", error)
+        return pack_failure(without_paths(error, path, site))
 
 
 def open_site(path: Path, terms: Terms, store: MemoryStore) -> ClientNode:
@@ -82,7 +91,7 @@ def node_of(site: SiteFile, terms: Terms, store: MemoryStore) -> ClientNode:
     if terms.facts is None:
         raise ProtocolError("the terms of the run do not say what its task is.")
     data = read_site(site, terms.config).agreed(terms.facts)
-    plan = make_plan(terms.config, terms.facts, site.data_dirs or None)
+    plan = plan_at(site, terms.config, terms.facts)
     counts = data.class_counts() if site.share_class_counts else {}
     introduction = Introduction(
         counts.get("train"),

@@ -27,10 +27,12 @@ from fedcord.engine.population import Population
 from fedcord.engine.summands import needs_only
 from fedcord.engine.threads import torch_threads
 from fedcord.engine.traffic import WEIGHT_BYTES
-from fedcord.experiment.build import Plan, make_plan
+from fedcord.experiment.build import Plan
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.frozen_features import as_features
+from fedcord.experiment.terms import Terms
 from fedcord.site.own_data import SiteData, read_site
+from fedcord.site.own_plan import plan_at
 from fedcord.site.site_file import SiteFile
 
 TRIED_EXAMPLES = 16
@@ -117,10 +119,11 @@ def check_site(
             found = read_site(site, config)
             data = data or found
             facts = expected_facts(found, stated)
+            Terms(config, facts)  # refuses what a site would refuse
             differences = stated.differences(found.facts)
             if differences:
                 raise DataError(f"{site.who} does not fit the study: {'; '.join(differences)}.")
-            plan = make_plan(config, facts, site.data_dirs or None)
+            plan = plan_at(site, config, facts)
             with torch_threads(config.threads):
                 rounds = tuple(_rounds(plan, _tried(found.agreed(facts), plan), site.client))
             counting = _counting(rounds, facts.num_classes)
@@ -240,7 +243,7 @@ def _append(found: list[RoundMessages], passed: RoundMessages) -> None:
 def _message(name: str, spec: TensorSpec) -> Message:
     size = math.prod(spec.shape) * torch.empty(0, dtype=spec.dtype).element_size()
     kind = str(spec.dtype).removeprefix("torch.")
-    return Message(name, spec.shape, kind, size, spec.rows_of is not None)
+    return Message(name, spec.shape, kind, size, spec.announced_by is not None)
 
 
 def _counting(rounds: tuple[RoundMessages, ...], num_classes: int) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import Array, Dataset, Labels, Split
 from fedcord.data.facts import DataFacts, Stated
 from fedcord.data.holdout import split_client
-from fedcord.data.registry import load_dataset
+from fedcord.data.registry import check_spec, load_dataset
 from fedcord.engine.population import Population
 from fedcord.experiment.arrange import arrange
 from fedcord.experiment.build import as_vectors, is_standardised, standardised
@@ -124,6 +124,10 @@ class SiteData:
             found = form.differences(self.facts)
             return found + [why for own in self.tables for why in own.differences(table)]
         found = Stated.of(facts).differences(self.facts)
+        if facts.grey != self.facts.grey:
+            found.append("other grey values are black and white there than in the study")
+        if facts.words != self.facts.words:
+            found.append("texts are not numbered by the words that the study has")
         if self.site.is_rehearsal and facts.class_names != self.facts.class_names:
             found.append("the classes are not those of the data set this site rehearses with")
         if table is not None and not self.site.is_rehearsal:
@@ -147,15 +151,25 @@ def read_site(site: SiteFile, config: RunConfig) -> SiteData:
         )
     try:
         table = read_own_table(site.data)
-    except DataError as error:  # the server must learn whose table it is
-        raise DataError(f"{site.who}: {error}") from error
-    if table is not None:
-        return _tabled(site, config, table)
-    dataset = load_dataset(site.data, data_dirs=_folders(site))
+        if table is not None:
+            return _tabled(site, config, table)
+        dataset = load_dataset(site.data, data_dirs=_folders(site))
+    except DataError as error:  # the server must learn whose data it is
+        raise DataError(_with_name(site, str(error))) from error
+    if dataset.grey is not None and "range" not in check_spec(site.data)[0].options:
+        raise DataError(
+            f"{site.who} has pictures with more than 8 bits of grey, and each site alone would "
+            "make other values black and white; say at all sites which are, as in ?range=0:4095 "
+            "after the path."
+        )
     # those of these examples alone; the run's are of everybody's
     facts = replace(DataFacts.of(dataset), mean=(), std=())
     other = _other(site, dataset) if isinstance(site.test, str) else None
     return _own(site, _divided(site, config, dataset.train, dataset.test, other), facts)
+
+
+def _with_name(site: SiteFile, text: str) -> str:
+    return text if text.startswith(site.who) else f"{site.who}: {text}"
 
 
 def _rehearsed(site: SiteFile, config: RunConfig) -> SiteData:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedcord.core.device import device_problem
 from fedcord.core.errors import ConfigError, DataError, gather, shown
 from fedcord.core.folders import user_path
 from fedcord.core.names import LONGEST_CLIENT_NAME, client_said
@@ -23,6 +24,9 @@ from fedcord.data.registry import USER_FORMATS
 from fedcord.data.registry import check_spec as check_dataset
 from fedcord.data.spec import DatasetSpec
 from fedcord.experiment.load import read_toml
+
+REQUIRED = "required"
+"""Of `secure`: the site insists on masks."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class SiteFile:
         share_class_counts: whether the server may know how many examples of each class there are.
         algorithms: methods of one's own, `module:Class`, that a server may ask for.
         data_dirs: where weights and named data sets are looked for; none: the usual places.
+        device: where networks run at this site; None: as the study says.
+        insists_on_masks: whether it sends an update in the open only where that cannot be masked.
     """
 
     path: Path
@@ -57,6 +63,8 @@ class SiteFile:
     share_class_counts: bool
     algorithms: tuple[str, ...]
     data_dirs: tuple[Path, ...]
+    device: str | None = None
+    insists_on_masks: bool = False
 
     @property
     def is_rehearsal(self) -> bool:
@@ -84,6 +92,8 @@ class _Entries:
     share_class_counts: bool = param(False, "whether the server may know the counts of classes")
     algorithms: tuple[str, ...] = param((), "methods of one's own, module:Class")
     data_dirs: tuple[str, ...] = param((), "where weights and data sets are looked for")
+    device: str | None = param(None, "where networks run here: auto, cpu, cuda, cuda:1 or mps")
+    secure: str | None = param(None, "'required': no update in the open that can be masked")
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -111,6 +121,13 @@ def load_site(path: Path) -> SiteFile:
         problems += _data_problems("test", entries.test)
     if len(entries.name) > LONGEST_CLIENT_NAME:
         problems.append(f"name has more than {LONGEST_CLIENT_NAME} characters; shorten it.")
+    if entries.device is not None:
+        problems += filter(None, [device_problem(entries.device)])
+    if entries.secure not in (None, REQUIRED):
+        problems.append(
+            f"secure = {shown(entries.secure)}: must be '{REQUIRED}', or be left out; how many "
+            "clients must stay is for the study to say."
+        )
     problems += _rehearsal_problems(entries)
     home = path.resolve().parent
     if problems:
@@ -130,6 +147,8 @@ def load_site(path: Path) -> SiteFile:
         share_class_counts=entries.share_class_counts or entries.partition is not None,
         algorithms=entries.algorithms,
         data_dirs=tuple(home / user_path(folder) for folder in entries.data_dirs),
+        device=entries.device,
+        insists_on_masks=entries.secure == REQUIRED,
     )
 
 

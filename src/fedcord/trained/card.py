@@ -12,6 +12,7 @@ from fedcord.core.errors import CheckpointError
 from fedcord.core.names import client_said
 from fedcord.core.version import __version__
 from fedcord.data.registry import DATASETS, check_spec
+from fedcord.data.transforms import DTYPES
 from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.load import OWN_DATA
 from fedcord.metrics.registry import METRICS, Metric
@@ -21,7 +22,7 @@ from fedcord.statistics import MeanInterval, mean_interval, share_interval
 from fedcord.store.checksums import RESULT
 from fedcord.store.run_folder import RunFolder
 from fedcord.trained.model import TrainedModel
-from fedcord.trained.stored_form import DTYPES, FORMS
+from fedcord.trained.stored_form import FORMS
 
 PIPELINES = {"image": "image-classification", "text": "text-classification"}
 """What Hugging Face calls the tasks; vectors are tabular."""
@@ -238,7 +239,7 @@ def _privacy(run: FinishedRun, model: TrainedModel) -> str:
         f"{what}, its number of examples, and numbers on its training; the server refuses anything "
         "else. Tests add counts of answers and summed losses.",
         _masks(config.secure),
-        _noise(config.params),
+        _noise(config.params, run.result.get("privacy")),
     ]
     if client is not None:
         lines.append("This folder holds what one client alone had: treat it as that client's data.")
@@ -255,7 +256,9 @@ def _masks(secure: float | None) -> str:
     )
 
 
-def _noise(params: Mapping[str, Any]) -> str:
+def _noise(params: Mapping[str, Any], spent: Mapping[str, Any] | None) -> str:
+    if spent is not None:
+        return str(spent["statement"])
     stated = [own for own in _nested(params) if own.get("epsilon") is not None]
     if not stated:
         return "No noise was added: there is no guarantee of differential privacy."

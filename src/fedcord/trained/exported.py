@@ -26,6 +26,7 @@ from fedcord.core.regular_files import NotRegularError, check_regular
 from fedcord.core.tensors import encode, hash_tensors, prefixed, select
 from fedcord.core.version import __version__
 from fedcord.data.facts import DataFacts
+from fedcord.data.transforms import DTYPES
 from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.load import load_config
 from fedcord.store.checksums import CHECKSUMS, read_checksums, sha256
@@ -34,7 +35,7 @@ from fedcord.trained.card import model_card
 from fedcord.trained.model import Moment, TrainedModel
 from fedcord.trained.onnx import onnx_bytes
 from fedcord.trained.program import TOLERANCE, program_bytes, program_of
-from fedcord.trained.stored_form import DTYPES, FORMS
+from fedcord.trained.stored_form import FORMS
 
 FORMAT = "fedcord-model-1"
 MODEL, TENSORS, PROGRAM, ONNX, CARD = (

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from fedcord.core.contract import ClientId
 from fedcord.core.errors import ConfigError
 from fedcord.core.task import load_into
 from fedcord.core.tensors import select
-from fedcord.data.dataset import Array
 from fedcord.data.facts import DataFacts
 from fedcord.experiment.client_of_run import client_of_run
 from fedcord.experiment.config import RunConfig
@@ -24,7 +23,7 @@ from fedcord.experiment.finished_run import read_finished
 from fedcord.trained.exported import is_exported, read_exported
 from fedcord.trained.model import TrainedModel, model_of
 from fedcord.trained.program import any_examples
-from fedcord.trained.stored_form import stored_form
+from fedcord.trained.stored_form import Inputs, stored_form
 
 Client = int | str | None
 Floats = NDArray[np.floating[Any]]
@@ -38,8 +37,8 @@ class LoadedModel:
     """The model, or the clients' models, of a finished run.
 
     Inputs are given as the run's own examples were stored: uint8 images [N, C, H, W] from 0 to 255,
-    vectors [N, D] as they are, or token ids [N, L]. They are prepared as the run has prepared its
-    own; the new examples decide nothing.
+    vectors [N, D] as they are, or token ids [N, L]; a run that knows its words also takes a list of
+    texts. They are prepared as the run has prepared its own; the new examples decide nothing.
 
     Attributes:
         path: where it was loaded from.
@@ -66,18 +65,18 @@ class LoadedModel:
             self._found[client] = self._find(client)
         return self._found[client]
 
-    def scores(self, inputs: Array | Tensor, client: Client = None) -> Floats:
+    def scores(self, inputs: Inputs, client: Client = None) -> Floats:
         """Class scores [N, C], the larger the likelier; what they measure depends on the method."""
         found: Floats = self.model(client).scores(stored_form(inputs, self.facts)).numpy()
         return found
 
-    def predict(self, inputs: Array | Tensor, client: Client = None) -> NDArray[np.str_]:
+    def predict(self, inputs: Inputs, client: Client = None) -> NDArray[np.str_]:
         """The name of each example's class, the one with the highest score."""
         best = self.scores(inputs, client).argmax(axis=1)
         answers: NDArray[np.str_] = np.array(self.class_names)[best]
         return answers
 
-    def predict_proba(self, inputs: Array | Tensor, client: Client = None) -> Floats:
+    def predict_proba(self, inputs: Inputs, client: Client = None) -> Floats:
         """Scores as shares that add up to 1, by softmax, which is how a run measures its loss.
 
         Methods that solve least squares were not made to give probabilities.
@@ -86,7 +85,7 @@ class LoadedModel:
         found: Floats = scores.softmax(dim=1).numpy()
         return found
 
-    def features(self, inputs: Array | Tensor, client: Client = None) -> Floats:
+    def features(self, inputs: Inputs, client: Client = None) -> Floats:
         """What the model makes of examples inside, [N, D], where one network makes it."""
         found: Floats = self.model(client).features(stored_form(inputs, self.facts)).numpy()
         return found
@@ -143,7 +142,7 @@ def plain_network(model: TrainedModel) -> nn.Module | None:
     network = task.networks[task.architecture(client)](None).eval()
     # a network that only looks alike makes other scores of them
     inputs = model.prepared(any_examples(model.facts, PROBES))
-    for tensors in (model.memory, model.shared):
+    for tensors in ({**model.shared, **model.memory}, model.memory, model.shared):
         own = select(tensors, "model")
         if own.keys() != network.state_dict().keys():
             continue

@@ -1,6 +1,7 @@
 """Examples to be predicted, read batch by batch in the form that the model's own had.
 
 npz:PATH      x, and an id and a class y for each if given
+csv:PATH      rows of a table, or texts for a model that was trained on texts
 folder:PATH   every picture below the folder, each called by its file's name; where folders are
               called like classes, they say what class their pictures are
 """
@@ -11,19 +12,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+import torch
 from torch import Tensor
 
 from fedcord.core.errors import ConfigError, DataError, unknown_name
 from fedcord.core.folders import user_path
 from fedcord.core.names import readable
 from fedcord.data.facts import DataFacts
-from fedcord.data.formats.images import SUFFIXES, first_few, is_image, read_images
+from fedcord.data.formats.images import SUFFIXES, Pictures, first_few, is_image, read_images
 from fedcord.data.formats.tree import open_tree
 from fedcord.data.registry import TABLES, check_spec, reading
 from fedcord.data.sources.npz_file import NewRows, read_new_rows
 from fedcord.data.spec import DatasetSpec
 from fedcord.engine.evaluation import BATCH
-from fedcord.trained.stored_form import stored_form
+from fedcord.trained.stored_form import known_words, stored_form
+
+TEXT = "text"
+"""Name of the column of texts in a table that has others."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,8 @@ def _table(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
     from fedcord.data.sources.table_file import read_table
     from fedcord.data.tables.rows import prepare_rows
 
+    if facts.kind == "text":
+        return _texts(spec, facts)
     if facts.preparation is None:
         raise DataError(
             f"{spec.path} is a table, and the model was not trained on one: it takes examples of "
@@ -132,6 +139,48 @@ def _table(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
     if rows.labels is not None:
         labels = [None if label < 0 else label for label in rows.labels.tolist()]
     return _held(stored_form(rows.inputs, facts), rows.names, labels, rows.notes)
+
+
+def _texts(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
+    """A table with a column of texts: the one called so, or the only one there is."""
+    from fedcord.data.sources.labelled_rows import TableOptions
+    from fedcord.data.sources.table_file import read_table
+    from fedcord.data.tables.raw import is_textual, words_of
+    from fedcord.data.tables.rows import row_names
+
+    words = known_words(facts)
+    source = read_table(spec)
+    raw, options = source.raw, TableOptions.of(source.spec, source.raw.names)
+    inputs = [name for name in raw.names if options.role(name) == "input"]
+    if TEXT in inputs:
+        inputs = [TEXT]
+    if len(inputs) != 1:
+        raise DataError(
+            f"{spec.path} has the columns {', '.join(map(readable, raw.names))}; the model takes "
+            f"texts from one: call it '{TEXT}', or name the others as in ?id=NAME&target=NAME or "
+            "?drop=NAME,NAME."
+        )
+    column = raw.column(inputs[0])
+    if not is_textual(column):
+        raise DataError(
+            f"{spec.path}: column '{readable(inputs[0])}' holds {column.type}, no text."
+        )
+    texts = column.to_pylist()
+    empty = [row for row, text in enumerate(texts, raw.first_row) if not (text or "").strip()]
+    if empty:
+        raise DataError(
+            f"{spec.path}, row {empty[0]}: there is no text; fill it, or leave the row out."
+        )
+    labels: list[int | None] = [None] * len(texts)
+    if options.target:
+        known = {name: label for label, name in enumerate(facts.class_names)}
+        classes = words_of(raw.column(options.target), options.missing)
+        for word in classes.words:
+            if word not in known:
+                row = raw.first_row + classes.first_row(word)
+                raise DataError(f"{spec.path}, row {row}: {_unseen(word, facts)}")
+        labels = [None if code < 0 else known[classes.words[code]] for code in classes.codes]
+    return _held(torch.from_numpy(words.encode(texts)), row_names(raw, options.row_id), labels)
 
 
 def _pictures(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
@@ -147,6 +196,10 @@ def _pictures(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
         )
     if spec.integer("size", height, 4, 1024) != height:
         raise DataError(f"the model takes pictures of {height}x{width}; leave ?size= out.")
+    if "range" in spec.options:
+        raise DataError(
+            "which values are black and white was decided in training; leave ?range= out."
+        )
     path = user_path(spec.path)
     if not path.exists():
         raise DataError(f"{path} does not exist; give a folder of pictures.")
@@ -162,17 +215,31 @@ def _pictures(spec: DatasetSpec, facts: DataFacts) -> NewExamples:
     def batches() -> Iterator[Batch]:
         for start in range(0, len(names), BATCH):
             part = names[start : start + BATCH]
-            pictures = read_images(tree, part, height, channels)
-            if pictures.wide:
-                raise DataError(
-                    f"{path}: {pictures.wide} of the pictures {first_few(part)} have more than 8 "
-                    "bits of grey, and a run does not record which values were black and white in "
-                    "training; convert them to 8 bits as the training pictures were."
-                )
+            pictures = read_images(tree, part, height, channels, facts.grey)
+            problem = _depth_problem(pictures, facts)
+            if problem:
+                raise DataError(f"{path}: of the pictures {first_few(part)}, {problem}.")
             ids = [readable(name) for name in part]
             yield Batch(stored_form(pictures.pixels, facts), ids, labels[start : start + BATCH])
 
     return NewExamples(len(names), batches)
+
+
+def _depth_problem(pictures: Pictures, facts: DataFacts) -> str | None:
+    """Why pictures cannot be brought to the model's grey values, in words, or None."""
+    known, narrow = facts.grey, len(pictures.pixels) - pictures.wide
+    if pictures.wide and known is None:
+        return (
+            f"{pictures.wide} have more than 8 bits of grey, and the model was trained on pictures "
+            "of 8 bits, so nothing says which values are black and white; convert them to 8 bits "
+            "as the training pictures were"
+        )
+    if narrow and known is not None and not known.beside_bytes:
+        return (
+            f"{narrow} have 8 bits, and the model was trained on pictures with more, whose values "
+            f"from {known} are black to white; give them as the training pictures were"
+        )
+    return None
 
 
 def _folder_labels(names: Sequence[str], facts: DataFacts) -> list[int | None]:

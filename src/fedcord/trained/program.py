@@ -15,9 +15,9 @@ from torch.export import ExportedProgram
 
 from fedcord.core.errors import NumericalError
 from fedcord.data.facts import DataFacts
+from fedcord.data.transforms import DTYPES
 from fedcord.engine.threads import torch_threads
 from fedcord.trained.model import TrainedModel
-from fedcord.trained.stored_form import DTYPES
 
 TOLERANCE = 1e-5
 """By how much scores of the program and of the model may differ, absolutely and relatively."""

@@ -2,12 +2,12 @@
 
 image   uint8 [N, C, H, W], 0 to 255
 vector  float32 [N, D], not scaled
-text    int64 [N, L], token ids, 0 for padding
+text    int64 [N, L], token ids, 0 for padding; or texts, where the run knows its words
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -16,13 +16,9 @@ from torch import Tensor
 from fedcord.core.errors import DataError
 from fedcord.data.dataset import Array
 from fedcord.data.facts import DataFacts
+from fedcord.data.transforms import DTYPES
+from fedcord.data.vocabulary import Vocabulary
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "image": torch.uint8,
-    "vector": torch.float32,
-    "text": torch.int64,
-}
-"""By kind of example, the type of what is stored."""
 FORMS: Mapping[str, str] = {
     "image": "uint8 images with values from 0 to 255",
     "vector": "numbers as they are, not scaled",
@@ -30,9 +26,17 @@ FORMS: Mapping[str, str] = {
 }
 
 
-def stored_form(inputs: Array | Tensor, facts: DataFacts) -> Tensor:
+Inputs = Array | Tensor | Sequence[str]
+"""New examples: arrays, or texts as they are written."""
+
+
+def stored_form(inputs: Inputs, facts: DataFacts) -> Tensor:
     """Examples [N, ...] as the model's own were stored."""
+    if isinstance(inputs, str):
+        raise DataError("one text was given; give a list of them, such as [text].")
     found = np.asarray(inputs.cpu() if isinstance(inputs, Tensor) else inputs)
+    if found.dtype.kind in "UO" and found.ndim == 1 and all(isinstance(x, str) for x in found):
+        return torch.from_numpy(known_words(facts).encode(found.tolist()))
     _check_shape(found, facts)
     if not _fits(found, facts.kind):
         raise DataError(
@@ -49,6 +53,18 @@ def stored_form(inputs: Array | Tensor, facts: DataFacts) -> Tensor:
             ~is_token.all(dim=1), f"a token id outside 0 to {facts.vocabulary - 1}, which it knows"
         )
     return stored
+
+
+def known_words(facts: DataFacts) -> Vocabulary:
+    """What numbers the words of texts, which is the run's and never made of new ones."""
+    if facts.kind != "text":
+        raise DataError(f"texts were given; the model takes {FORMS[facts.kind]}.")
+    if facts.words is None:
+        raise DataError(
+            "the run knows its texts by token ids only, and not by which words; give token ids "
+            f"[N, {facts.input_shape[0]}] of the same numbers, or train with words beside the ids."
+        )
+    return facts.words
 
 
 def _check_shape(found: Array, facts: DataFacts) -> None:

@@ -7,8 +7,8 @@ import torch
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.hyperprototype.fedhpro import HYPER, META, PRESENT, FedHPro
-from fedcord.algorithms.hyperprototype.head import head_of
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
+from fedcord.algorithms.kit.linear_head import head_of
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.tensors import hash_tensors, num_bytes, prefixed, select
 from fedcord.engine.population import Population

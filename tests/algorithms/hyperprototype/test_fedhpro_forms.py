@@ -8,10 +8,10 @@ from torch import Tensor
 
 from fedcord.algorithms.hyperprototype.extraction import Extraction
 from fedcord.algorithms.hyperprototype.fedhpro import HYPER, META
-from fedcord.algorithms.hyperprototype.head import head_of
 from fedcord.algorithms.hyperprototype.matching import Matching
 from fedcord.algorithms.hyperprototype.retraining import Retraining
 from fedcord.algorithms.kit.class_means import class_means
+from fedcord.algorithms.kit.linear_head import head_of
 from fedcord.core.tensors import hash_tensors, select
 from tests import federation
 from tests.algorithms.hyperprototype.small_runs import (

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.hyperprototype import one_of_six as six
 from fedcord.algorithms.hyperprototype.extraction import Extraction
-from fedcord.algorithms.hyperprototype.head import Head, head_of
 from fedcord.algorithms.hyperprototype.one_of_six import CHANGES, one_of_six
+from fedcord.algorithms.kit.linear_head import Head, head_of
 from fedcord.algorithms.kit.model_exchange import AveragesModels, received_model
 from fedcord.core.contract import Env
 from fedcord.core.examples import Examples

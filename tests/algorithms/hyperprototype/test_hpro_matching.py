@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.hyperprototype.head import Head
 from fedcord.algorithms.hyperprototype.matching import (
     Matching,
     gradient_gap,
@@ -21,6 +20,7 @@ from fedcord.algorithms.hyperprototype.retraining import (
     row_distance,
 )
 from fedcord.algorithms.kit.descent import linear_start
+from fedcord.algorithms.kit.linear_head import Head
 from fedcord.core.errors import NumericalError
 from tests import federation
 

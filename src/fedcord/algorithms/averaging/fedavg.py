@@ -20,15 +20,17 @@ Limits: one client with all data is centralised SGD.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedcord.algorithms.kit.cross_entropy_training import train_received
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import AveragesModels
+from fedcord.algorithms.kit.private_training import ExamplePrivacy
 from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
 from fedcord.core.contract import ClientResult, Combination, Env, Traits
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
+from fedcord.core.privacy import PrivacySpent
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
 
@@ -38,6 +40,9 @@ class FedAvg(AveragesModels):
     """Federated averaging."""
 
     local: LocalSGD = param(LocalSGD(), "how clients train")
+    private: ExamplePrivacy = param(
+        ExamplePrivacy(), "noise that hides examples, if any", unwritten=True
+    )
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -46,15 +51,25 @@ class FedAvg(AveragesModels):
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
         unchanged = self.local.augment == "none"
-        return Traits(looks_through_network=unchanged, stacks=True, sums_suffice=True)
+        return replace(
+            self.traits_of_averaging(),
+            looks_through_network=unchanged,
+            stacks=True,
+            sums_suffice=self.combine.needs_only is not None,
+            accounts_privacy=self.private.is_on,
+        )
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
-        return "mean"
+        """The mean of the clients' models, unless they are joined by a robust rule."""
+        return self.combine.needs_only
+
+    def privacy_spent(self, examples: Sequence[int], rounds: int) -> PrivacySpent:
+        """What noise in local training guarantees of single examples."""
+        return self.private.spent(self.local, examples, rounds)
 
     def can_stack(self, task: Task) -> bool:
         """Whether the network and settings are plain enough to train clients in one go."""
-        return can_train_stacked(task, self.local)
+        return can_train_stacked(task, self.local) and not self.private.is_on
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
@@ -70,4 +85,4 @@ class FedAvg(AveragesModels):
         envs: Sequence[Env],
     ) -> list[ClientResult]:
         """The same for several clients, in one go where they can stack."""
-        return train_received(self.local, shared, datas, envs)
+        return train_received(self.local, shared, datas, envs, private=self.private)

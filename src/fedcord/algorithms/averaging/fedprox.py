@@ -21,18 +21,20 @@ Limits: μ = 0 is FedAvg, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedcord.algorithms.kit.cross_entropy_training import train_received
 from fedcord.algorithms.kit.local_sgd import AdjustGradients, LocalSGD
 from fedcord.algorithms.kit.model_exchange import AveragesModels
+from fedcord.algorithms.kit.private_training import ExamplePrivacy
+from fedcord.algorithms.kit.pull import pull_towards, trained_values
 from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
 from fedcord.core.contract import ClientResult, Combination, Env, Traits
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
+from fedcord.core.privacy import PrivacySpent
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
 
@@ -45,6 +47,9 @@ class FedProx(AveragesModels):
         0.01, "strength of the pull (paper: μ)", at_least=0, space=(0.001, 1.0, "log")
     )
     local: LocalSGD = param(LocalSGD(), "how clients train")
+    private: ExamplePrivacy = param(
+        ExamplePrivacy(), "noise that hides examples, if any", unwritten=True
+    )
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -53,15 +58,25 @@ class FedProx(AveragesModels):
     def traits(self) -> Traits:
         """Training shows inputs to the network only, unless they are changed first."""
         unchanged = self.local.augment == "none"
-        return Traits(looks_through_network=unchanged, stacks=True, sums_suffice=True)
+        return replace(
+            self.traits_of_averaging(),
+            looks_through_network=unchanged,
+            stacks=True,
+            sums_suffice=self.combine.needs_only is not None,
+            accounts_privacy=self.private.is_on,
+        )
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
-        return "mean"
+        """The mean of the clients' models, unless they are joined by a robust rule."""
+        return self.combine.needs_only
+
+    def privacy_spent(self, examples: Sequence[int], rounds: int) -> PrivacySpent:
+        """What noise in local training guarantees of single examples."""
+        return self.private.spent(self.local, examples, rounds)
 
     def can_stack(self, task: Task) -> bool:
         """Whether the network and settings are plain enough to train clients in one go."""
-        return can_train_stacked(task, self.local)
+        return can_train_stacked(task, self.local) and not self.private.is_on
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
@@ -78,17 +93,9 @@ class FedProx(AveragesModels):
     ) -> list[ClientResult]:
         """The same for several clients, in one go where they can stack."""
         return train_received(
-            self.local, shared, datas, envs, self.proximal_weight, self._pull_back
+            self.local, shared, datas, envs, self.proximal_weight, self._pull_back, self.private
         )
 
     def _pull_back(self, network: nn.Module) -> AdjustGradients:
         """Adds μ (θ − θ_global) to gradients, where clients train one by one."""
-        trained = [p for p in network.parameters() if p.requires_grad]
-        start = [p.detach().clone() for p in trained]
-
-        def pull_back(gradients: list[Tensor]) -> None:
-            with torch.no_grad():
-                for gradient, weight, origin in zip(gradients, trained, start, strict=True):
-                    gradient.add_(weight - origin, alpha=self.proximal_weight)
-
-        return pull_back
+        return pull_towards(network, trained_values(network), self.proximal_weight)

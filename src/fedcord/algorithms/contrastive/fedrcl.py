@@ -25,7 +25,7 @@ Limits: both weights 0 is FedAvg with the same `local`, bit for bit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,6 @@ from fedcord.algorithms.contrastive.relaxed_contrast import likeness_penalty, re
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import (
     AveragesModels,
-    mean_of_models,
     model_update,
     received_model,
 )
@@ -55,7 +54,6 @@ from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
 from fedcord.ops.vectors import unit
-from fedcord.ops.weighted_mean import weighted_mean
 
 
 @dataclass(frozen=True)
@@ -87,11 +85,12 @@ class FedRCL(AveragesModels):
     @property
     def traits(self) -> Traits:
         """The user chooses the number of rounds."""
-        return Traits(sums_suffice=True)
+        sums = self.combine.needs_only is not None
+        return replace(self.traits_of_averaging(), sums_suffice=sums)
 
     def needs_only(self, env: Env) -> Combination | None:
         """The mean by examples; one where all clients count the same hides who has none."""
-        return "mean" if self.server_mean == "examples" else None
+        return self.combine.needs_only if self.server_mean == "examples" else None
 
     def review(self, task: Task) -> Review:
         """Whether the network has stages to contrast."""
@@ -110,11 +109,10 @@ class FedRCL(AveragesModels):
         return ClientResult(model_update(network, data, metrics))
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
-        """The mean of the clients' models."""
-        if self.server_mean == "examples":
-            return state.next(shared=mean_of_models(updates))
-        equal = ((u.tensors, 1.0 if u.weight > 0 else 0.0) for _, u in updates)
-        return state.next(shared=weighted_mean(equal))
+        """The mean of the clients' models, or what `combine` makes of them."""
+        if self.server_mean == "uniform":
+            updates = ((k, replace(u, weight=1.0 if u.weight > 0 else 0.0)) for k, u in updates)
+        return state.next(shared=self.combine.join(updates, state.shared))
 
     def _loss(self, network: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
         stages, scores = stages_and_scores(network, inputs)

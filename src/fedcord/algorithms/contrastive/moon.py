@@ -26,7 +26,7 @@ Limits: μ = 0 is FedAvg, bit for bit (without the projection head).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +38,9 @@ from fedcord.algorithms.kit.local_sgd import LocalSGD, Loss
 from fedcord.algorithms.kit.model_exchange import (
     MODEL,
     AveragesModels,
+    answering_model,
     cross_entropy,
+    fine_tune,
     first_model,
     network_predictor,
 )
@@ -80,11 +82,12 @@ class MOON(AveragesModels):
     @property
     def traits(self) -> Traits:
         """The user chooses the number of rounds."""
-        return Traits(sums_suffice=True)
+        sums = self.combine.needs_only is not None
+        return replace(self.traits_of_averaging(), sums_suffice=sums)
 
     def needs_only(self, env: Env) -> Combination | None:
-        """The mean of the clients' models."""
-        return "mean"
+        """The mean of the clients' models, unless they are joined by a robust rule."""
+        return self.combine.needs_only
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, with its projection head where it has one."""
@@ -113,9 +116,15 @@ class MOON(AveragesModels):
         kept = select(update.tensors, MODEL) if self.contrast_weight > 0 else {}
         return ClientResult(update, prefixed(PREVIOUS, kept))
 
+    def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
+        """The final model, with its projection where it has one, trained by the client alone."""
+        network = self._load(env.task.scratch_network(env.client), select(shared, MODEL), env)
+        fine_tune(self, network, data, env)
+        return {**memory, **prefixed(MODEL, _tensors(network))}
+
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
-        """The global model, through its projection where it has one."""
-        network, tensors = env.task.scratch_network(env.client), select(shared, MODEL)
+        """The client's own or the global model, through its projection where it has one."""
+        network, tensors = env.task.scratch_network(env.client), answering_model(shared, memory)
         if self.head == "none":
             return network_predictor(HeldNetwork(network, tensors))
         projected = self._projected(network, env)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
-from fedcord.algorithms.hyperprototype.head import Head
 from fedcord.algorithms.hyperprototype.one_of_six import one_of_six
+from fedcord.algorithms.kit.linear_head import Head
 from fedcord.algorithms.kit.outputs import features_of
 from fedcord.core.contract import Env
 from fedcord.core.examples import Examples

@@ -30,7 +30,7 @@ Limits: without both weights and re-training it is FedAvg, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -43,12 +43,12 @@ from fedcord.algorithms.hyperprototype.diagnostics import (
     matching_metrics,
 )
 from fedcord.algorithms.hyperprototype.extraction import ClassSignal, Extraction
-from fedcord.algorithms.hyperprototype.head import Head, head_of, head_problem, with_head
 from fedcord.algorithms.hyperprototype.matching import Matching
 from fedcord.algorithms.hyperprototype.objective import HyperObjective
 from fedcord.algorithms.hyperprototype.owners import OwnerMean
 from fedcord.algorithms.hyperprototype.retraining import Retraining
 from fedcord.algorithms.kit.class_means import class_means, present_rows
+from fedcord.algorithms.kit.linear_head import Head, head_of, head_problem, with_head
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import (
     MODEL,
@@ -64,7 +64,6 @@ from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
-from fedcord.ops.weighted_mean import weighted_mean
 
 HYPER, META = "hyper.prototypes", "meta.features"
 PRESENT = "signal.present"
@@ -89,7 +88,7 @@ class FedHPro(AveragesModels):
 
     def review(self, task: Task) -> Review:
         """What local training needs, and a classifier whose gradients are known."""
-        problem = head_problem(task.scratch_network())
+        problem = head_problem(task.scratch_network(), "fedhpro")
         found = Review() if problem is None else Review(errors=(problem,))
         return review_of_parts(self, task) + found
 
@@ -131,7 +130,7 @@ class FedHPro(AveragesModels):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The mean model, a new classifier, and moved hyper-prototypes."""
         heard: dict[str, OwnerMean] = {}
-        shared: Tensors = weighted_mean(self._hear(updates, heard, env))
+        shared: Tensors = self.combine.join(self._hear(updates, heard, env), state.shared)
         broadcast, private = head_of(state.shared, env), {}
         if self.retraining.enabled:
             vectors, head = self._retrain(state.private[META], heard, broadcast, env)
@@ -177,16 +176,14 @@ class FedHPro(AveragesModels):
         sent = {n: present_rows(t, signal.present) for n, t in rows.items() if t is not None}
         return {PRESENT: signal.present, **sent}
 
-    def _hear(
-        self, updates: Updates, heard: dict[str, OwnerMean], env: Env
-    ) -> Iterator[tuple[Tensors, float]]:
-        """Models with weights for the mean, while signals are collected on the way."""
-        for _, update in updates:
+    def _hear(self, updates: Updates, heard: dict[str, OwnerMean], env: Env) -> Updates:
+        """Models alone, while signals are collected on the way."""
+        for client, update in updates:
             for name, rows in update.tensors.items():
                 if name.startswith("signal.") and name != PRESENT:
                     own = heard.setdefault(name, OwnerMean(env.task.num_classes))
                     own.add(rows, update.tensors[PRESENT])
-            yield prefixed(MODEL, select(update.tensors, MODEL)), update.weight
+            yield client, replace(update, tensors=prefixed(MODEL, select(update.tensors, MODEL)))
 
     def _retrain(
         self, vectors: Tensor, heard: Mapping[str, OwnerMean], head: Head, env: Env

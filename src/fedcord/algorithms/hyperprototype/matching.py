@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.hyperprototype.head import Head
+from fedcord.algorithms.kit.linear_head import Head
 from fedcord.core.errors import NumericalError
 from fedcord.core.params import check_params, param
 from fedcord.ops.vectors import SMALLEST

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.hyperprototype.head import Head
 from fedcord.algorithms.hyperprototype.matching import SMOOTHING
 from fedcord.algorithms.kit.descent import linear_start
+from fedcord.algorithms.kit.linear_head import Head, train_head
 from fedcord.core.contract import Env
 from fedcord.core.errors import NumericalError
 from fedcord.core.params import check_params, param
@@ -69,11 +69,7 @@ class Retraining:
         labels = torch.arange(classes).repeat_interleave(per_class)
         head = Head(*linear_start(classes, dim, env.generator("retraining-start")))
         order = env.generator("retraining-order")
-        for _ in range(self.epochs):
-            for batch in torch.randperm(len(inputs), generator=order).split(self.batch_size):
-                residual = head.residuals(inputs[batch], labels[batch]).mul_(-self.lr / len(batch))
-                head.weight.addmm_(residual.T, inputs[batch])
-                head.bias.add_(residual.sum(0))
+        train_head(head, inputs, labels, self.epochs, self.lr, self.batch_size, order)
         return head
 
 

@@ -68,22 +68,20 @@ class LocalSGD:
             return self.lr * self.decay**env.round
         return self.lr
 
+    def num_steps(self, num_examples: int) -> int:
+        """Steps of a visit to a client with so many examples (paper: τ or K)."""
+        if num_examples == 0:
+            return 0
+        return self.steps or self.epochs * math.ceil(num_examples / self.batch_size)
+
     def batches(self, num_examples: int, generator: Generator) -> Iterator[Tensor]:
         """Indices of each step's batch: shuffled epochs, the last batch of each may be small."""
-        if num_examples == 0:
-            return
-        taken = 0
-        while True:
+        taken, wanted = 0, self.num_steps(num_examples)
+        while taken < wanted:
             order = torch.randperm(num_examples, generator=generator)
-            for batch in order.split(self.batch_size):
+            for batch in order.split(self.batch_size)[: wanted - taken]:
                 yield batch
                 taken += 1
-                if taken == self.steps:
-                    return
-            if self.steps is None and taken >= self.epochs * math.ceil(
-                num_examples / self.batch_size
-            ):
-                return
 
     def train(
         self,
@@ -107,8 +105,8 @@ class LocalSGD:
             `train_loss`, the mean over all examples visited.
         """
         parameters = [p for p in network.parameters() if p.requires_grad]
-        step = self._step(parameters, env)
-        inputs_of = self._input_source(examples, env)
+        step = self.descent(parameters, env)
+        inputs_of = self.input_source(examples, env)
         loss_sum, visited = torch.zeros((), dtype=torch.float64), 0
         network.train()
         for batch in self.batches(len(examples), env.generator("batches")):
@@ -132,12 +130,13 @@ class LocalSGD:
             )
         return {"train_loss": mean_loss}
 
-    def _step(self, parameters: list[nn.Parameter], env: Env) -> Step:
+    def descent(self, parameters: list[nn.Parameter], env: Env) -> Step:
+        """A new optimiser for the round `env` stands in."""
         if self.optimizer == "adam":
             return adam(parameters, self.lr_at(env), self.weight_decay)
         return sgd(parameters, self.lr_at(env), self.momentum, self.weight_decay)
 
-    def _input_source(self, examples: Examples, env: Env) -> Callable[[Tensor], Tensor]:
+    def input_source(self, examples: Examples, env: Env) -> Callable[[Tensor], Tensor]:
         """Batch indices to what the network reads."""
         task, stored = env.task, examples.inputs
         if self.augment != "none":

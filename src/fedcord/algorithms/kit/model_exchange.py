@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedcord.algorithms.kit.combine import Combine
+from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.contract import (
     ClientResult,
     Env,
@@ -20,29 +23,47 @@ from fedcord.core.contract import (
     Updates,
 )
 from fedcord.core.declaration import review_of_parts
+from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData
+from fedcord.core.params import param
 from fedcord.core.task import Network, Task, tensors_of
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
-from fedcord.ops.weighted_mean import weighted_mean
 
 MODEL = "model"
-"""The prefix of a model's tensors in everything that is sent."""
+"""The prefix of a model's tensors in everything that is sent, and of a client's own in memory."""
 
 
+@dataclass(frozen=True)
 class AveragesModels(ABC):
     """The half of the contract that averaging methods have in common.
 
-    A method is a final frozen dataclass that adds its parameters and `client_update`.
+    A method is a final frozen dataclass that adds its parameters and `client_update`. Where it has
+    traits of its own it adds them to `traits_of_averaging`. Where it aggregates by itself, it joins
+    models by `self.combine`; where it announces that sums suffice, that holds as far as
+    `self.combine.needs_only` says so.
     """
+
+    _: KW_ONLY
+    combine: Combine = param(Combine(), "how the server joins models", unwritten=True)
+    finetune_epochs: int = param(
+        0,
+        "epochs in which every client trains the final model on its own data, for itself; 0: none",
+        at_least=0,
+        unwritten=True,
+    )
 
     @property
     def traits(self) -> Traits:
         """The user chooses the number of rounds."""
-        return Traits()
+        return self.traits_of_averaging()
+
+    def traits_of_averaging(self) -> Traits:
+        """What the fields above decide."""
+        return Traits(personalizes=self.finetune_epochs > 0)
 
     def review(self, task: Task) -> Review:
         """What the method's parts have to say, local training above all."""
-        return review_of_parts(self, task)
+        return review_of_parts(self, task) + fine_tuning_review(self)
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, the same for every client."""
@@ -59,17 +80,58 @@ class AveragesModels(ABC):
         """Local training; see `received_model` and `model_update`."""
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
-        """The mean of the clients' models, weighted by their numbers of examples."""
-        return state.next(shared=mean_of_models(updates))
+        """The clients' models as one: their mean by numbers of examples, unless told otherwise."""
+        return state.next(shared=self.combine.join(updates, state.shared))
+
+    def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
+        """The final model after `finetune_epochs` on the client's own data, kept by the client."""
+        network = env.task.network_with(self.model_of(shared, memory, env), env.client)
+        fine_tune(self, network, data, env)
+        return {**memory, **prefixed(MODEL, tensors_of(network))}
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
-        """The global model's class scores and features, and `prototypes` beside them."""
-        network = env.task.held_network(select(shared, MODEL), env.client)
+        """Class scores and features of `model_of`, and `prototypes` beside them."""
+        network = env.task.held_network(self.model_of(shared, memory, env), env.client)
         return network_predictor(network, self.prototypes(shared))
+
+    def model_of(self, shared: Tensors, memory: Tensors, env: Env) -> Tensors:
+        """The tensors that answer at a client, or on the server, where memory is empty."""
+        return answering_model(shared, memory)
 
     def prototypes(self, shared: Tensors) -> Tensor | None:
         """[C, M, D] vectors of classes that the method holds; most hold none."""
         return None
+
+
+def fine_tune(method: AveragesModels, network: nn.Module, data: ClientData, env: Env) -> None:
+    """Train a client's copy of the final model in place, by cross-entropy, as `local` says.
+
+    The schedule of `local` is one over rounds, which are over: its learning rate is used as it is.
+    Batches come from the streams of the round after the last.
+    """
+    errors = fine_tuning_review(method).errors
+    if errors:
+        raise ConfigError(errors)
+    local: LocalSGD = method.local  # type: ignore[attr-defined]  # reviewed
+    tuning = replace(local, epochs=method.finetune_epochs, steps=None, schedule="constant")
+    tuning.train(network, data.train, cross_entropy, replace(env, round=env.num_rounds))
+
+
+def fine_tuning_review(method: AveragesModels) -> Review:
+    """Whether a method that is to be fine-tuned says how to train."""
+    local = getattr(method, "local", None)
+    if method.finetune_epochs == 0 or isinstance(local, LocalSGD):
+        return Review()
+    wrong = (
+        f"finetune_epochs = {method.finetune_epochs}: {type(method).__name__} does not say how to "
+        "train; give it a field local: LocalSGD, or leave finetune_epochs at 0."
+    )
+    return Review(errors=(wrong,))
+
+
+def answering_model(shared: Tensors, memory: Tensors) -> dict[str, Tensor]:
+    """The model that all share, with what a client has of its own in its place."""
+    return {**select(shared, MODEL), **select(memory, MODEL)}
 
 
 def network_predictor(network: Network, prototypes: Tensor | None = None) -> Predictor:
@@ -77,6 +139,12 @@ def network_predictor(network: Network, prototypes: Tensor | None = None) -> Pre
     return Predictor(
         network, features=lambda inputs: FeatureView(network.features(inputs), prototypes)
     )
+
+
+def first_network(env: Env) -> nn.Module:
+    """The network all clients of one architecture start from, drawn anew by whoever needs it."""
+    start = replace(env, round=0, client=None)
+    return env.task.initial_network(start.generator("init"), env.client)
 
 
 def first_model(env: Env) -> dict[str, Tensor]:
@@ -88,11 +156,6 @@ def first_model(env: Env) -> dict[str, Tensor]:
 def model_spec(shared: Tensors) -> dict[str, TensorSpec]:
     """What a client must send that sends a model like the one received."""
     return spec_of(prefixed(MODEL, select(shared, MODEL)))
-
-
-def mean_of_models(updates: Updates) -> dict[str, Tensor]:
-    """The mean of what clients sent, weighted by their numbers of examples."""
-    return weighted_mean((u.tensors, u.weight) for _, u in updates)
 
 
 def received_model(shared: Tensors, env: Env) -> nn.Module:

@@ -55,7 +55,7 @@ def train_stacked(
     Returns:
         One result per client, in the order given.
     """
-    order = sorted(range(len(datas)), key=lambda k: -_num_steps(local, len(datas[k].train)))
+    order = sorted(range(len(datas)), key=lambda k: -local.num_steps(len(datas[k].train)))
     plan = _Plan.make(local, [datas[k] for k in order], [envs[k] for k in order])
     layers = _StackedLayers.received(shared, len(order), local, pull)
     with torch.inference_mode():
@@ -75,17 +75,13 @@ def train_stacked(
 
 
 def _is_mlp(network: nn.Module) -> bool:
-    """Linear layers with ReLU between them and nothing else that is trained or kept."""
+    """Linear layers with ReLU between them, all trained, and nothing else that is kept."""
     layers = getattr(network, "linear_layers", None)
     if not isinstance(layers, nn.ModuleList) or not all(type(m) is nn.Linear for m in layers):
         return False
+    if not all(p.requires_grad for p in network.parameters()):
+        return False
     return all(name.startswith("linear_layers.") for name in network.state_dict())
-
-
-def _num_steps(local: LocalSGD, num_examples: int) -> int:
-    if num_examples == 0:
-        return 0
-    return local.steps or local.epochs * math.ceil(num_examples / local.batch_size)
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,7 @@ class _Plan:
 
     @staticmethod
     def make(local: LocalSGD, datas: Sequence[ClientData], envs: Sequence[Env]) -> _Plan:
-        steps = [_num_steps(local, len(data.train)) for data in datas]
+        steps = [local.num_steps(len(data.train)) for data in datas]
         shape = (len(datas), max(steps, default=0), local.batch_size)
         rows, labels = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
         num_real = torch.zeros(shape[:2], dtype=torch.int64)

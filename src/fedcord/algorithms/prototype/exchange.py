@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.kit.local_sgd import LocalSGD
-from fedcord.algorithms.kit.model_exchange import MODEL
+from fedcord.algorithms.kit.model_exchange import MODEL, first_network
 from fedcord.algorithms.prototype.local_work import (
     current_model,
     feature_dims,
-    first_network,
 )
 from fedcord.algorithms.prototype.prototypes import Prototypes
 from fedcord.core.contract import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import cast
 
 import torch
@@ -12,7 +11,7 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.kit.class_means import class_means
 from fedcord.algorithms.kit.local_sgd import LocalSGD, Loss
-from fedcord.algorithms.kit.model_exchange import MODEL, cross_entropy
+from fedcord.algorithms.kit.model_exchange import MODEL, cross_entropy, first_network
 from fedcord.algorithms.kit.outputs import features_of
 from fedcord.algorithms.kit.stacked_mlp import can_train_stacked, train_stacked
 from fedcord.algorithms.prototype.prototypes import Prototypes
@@ -27,12 +26,6 @@ def feature_dims(task: Task) -> list[int]:
     """The length of features of every architecture."""
     networks = (task.scratch_network(place) for place in range(len(task.networks)))
     return [int(network.feature_dim) for network in networks]  # type: ignore[arg-type]
-
-
-def first_network(env: Env) -> nn.Module:
-    """The network all clients of one architecture start from, drawn anew."""
-    start = replace(env, round=0, client=None)
-    return env.task.initial_network(start.generator("init"), env.client)
 
 
 def current_network(shared: Tensors, memory: Tensors, env: Env) -> nn.Module:

@@ -14,6 +14,7 @@ from fedcord.core.errors import DataError
 from fedcord.core.machine import data_limit, gigabytes
 from fedcord.data.dataset import Array
 from fedcord.data.formats.tree import Tree
+from fedcord.data.grey_range import GreyRange
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -37,26 +38,34 @@ class Pictures:
     Attributes:
         pixels: uint8 [N, C, size, size].
         notes: what was done to them that their owner should know.
-        wide: how many have more than 8 bits of grey, and were brought to 0..255 by what the others
-            hold.
+        wide: how many have more than 8 bits of grey.
+        grey: how these were brought to 0..255; None where there are none.
     """
 
     pixels: Array
     notes: tuple[str, ...] = ()
     wide: int = 0
+    grey: GreyRange | None = None
 
 
-def read_images(tree: Tree, names: Sequence[str], size: int, channels: int | None = 3) -> Pictures:
+def read_images(
+    tree: Tree,
+    names: Sequence[str],
+    size: int,
+    channels: int | None = 3,
+    grey: GreyRange | None = None,
+) -> Pictures:
     """Decode pictures of a tree.
 
-    Pictures with more than 8 bits of grey (16-bit, float) are brought to 0..255 together, from the
-    smallest to the largest value any of them has, so that they stay comparable.
+    Pictures with more than 8 bits of grey (16-bit, float) are brought to 0..255 together, so that
+    they stay comparable.
 
     Args:
         tree: where they are.
         names: which, in the order of the result.
         size: every picture is resized (not cropped) to this height and width.
         channels: 3 or 1; None takes 1 if all pictures are grey and 3 otherwise.
+        grey: by which values; None: from the smallest to the largest that any of them has.
     """
     needed = len(names) * 3 * size * size
     if needed > data_limit():
@@ -82,10 +91,11 @@ def read_images(tree: Tree, names: Sequence[str], size: int, channels: int | Non
         channels = max((picture.pixels.shape[0] for picture in pictures), default=3)
     if not pictures:
         return Pictures(np.empty((0, channels, size, size), np.uint8))
-    low, high = _common_range(pictures)
+    low, high = _common_range(pictures) if grey is None else (grey.low, grey.high)
     images = [_with_channels(picture.in_bytes(low, high), channels) for picture in pictures]
     wide = sum(picture.range is not None for picture in pictures)
-    return Pictures(np.stack(images), _notes(pictures, wide, low, high), wide)
+    used = GreyRange(low, high, wide < len(pictures)) if wide else None
+    return Pictures(np.stack(images), _notes(pictures, wide, used), wide, used)
 
 
 def first_few(items: Sequence[str]) -> str:
@@ -166,12 +176,12 @@ def _common_range(pictures: Sequence[Picture]) -> tuple[float, float]:
     return min((low for low, _ in ends), default=0.0), max((high for _, high in ends), default=0.0)
 
 
-def _notes(pictures: Sequence[Picture], wide: int, low: float, high: float) -> tuple[str, ...]:
+def _notes(pictures: Sequence[Picture], wide: int, used: GreyRange | None) -> tuple[str, ...]:
     notes = []
-    if wide:
+    if used is not None:
         notes.append(
             f"{wide} of {len(pictures)} pictures have more than 8 bits of grey: their values from "
-            f"{low:g} to {high:g} were scaled to 0 to 255."
+            f"{used} were scaled to 0 to 255."
         )
     cut = sum(picture.is_cut for picture in pictures)
     if cut:

@@ -20,6 +20,7 @@ from fedcord.data.formats.images import (
     read_images,
 )
 from fedcord.data.formats.tree import Tree, open_tree
+from fedcord.data.grey_range import stated_range
 from fedcord.data.locate import Search
 from fedcord.data.sources.stratify import stratified_test_part
 from fedcord.data.spec import DatasetSpec
@@ -56,9 +57,10 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     The folder (or zip archive) holds class folders, of which a fixed stratified fifth becomes the
     test part, or `train/` and `test/` with the same class folders. With `?group=hospital` class
     folders lie in folders that stand for hospitals, and rows carry the group "hospital". All-grey
-    collections keep one channel.
+    collections keep one channel. `?range=0:4095` says which values of pictures with more than 8
+    bits are black and white, which they decide themselves otherwise.
     """
-    size = spec.integer("size", 32, 4, 1024)
+    size, grey = spec.integer("size", 32, 4, 1024), stated_range(spec)
     path = user_path(spec.path)
     if not path.exists():
         raise DataError(f"{path} does not exist; give a folder with one sub-folder per class.")
@@ -73,7 +75,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
         group_names[layout.group] = tuple(sorted({row[level - 1] for row in rows}))
         of = [row[level - 1] for row in rows]
         groups[layout.group] = _numbered(of, group_names[layout.group])
-    pictures = read_images(tree, ["/".join(row) for row in rows], size, channels=None)
+    pictures = read_images(tree, ["/".join(row) for row in rows], size, None, grey)
     if layout.is_divided:
         held_out = np.array([row[0] == "test" for row in rows])
         train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
@@ -99,6 +101,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
         std=std,
         group_names={name: tuple(map(readable, words)) for name, words in group_names.items()},
         notes=(*_left_out(tree, layout, rows, stray), *pictures.notes),
+        grey=pictures.grey,
     )
 
 

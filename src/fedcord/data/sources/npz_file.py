@@ -17,9 +17,10 @@ from fedcord.data.formats.npz import read_npz
 from fedcord.data.locate import Search
 from fedcord.data.sources.stratify import stratified_test_part
 from fedcord.data.spec import DatasetSpec
+from fedcord.data.vocabulary import Vocabulary
 
 _CHANNELS = (1, 3, 4)
-_NAMES = "class_names"
+_NAMES, _WORDS = "class_names", "words"
 _LARGEST_LABEL = 2**53  # the whole numbers that float64 holds exactly
 _LARGEST_VOCABULARY = 10_000_000
 
@@ -32,7 +33,8 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     the validation part merged into training. Further one-dimensional arrays become groups (`user`
     beside `x y`, or `user_train` and `user_test`). Labels and groups may be whole numbers or
     strings; the classes are those that occur, and `class_names` may name them. uint8 arrays with
-    three or four axes are images; two axes are vectors, or token ids with `?kind=text`.
+    three or four axes are images; two axes are vectors, or token ids with `?kind=text`. Beside
+    token ids `words` may list the words of a `Vocabulary` that made them.
     """
     path = user_path(spec.path)
     layout = spec.choice("layout", "auto", ("auto", "nhwc", "nchw"))
@@ -40,6 +42,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     scale = spec.scale(STANDARD)
     arrays = dict(read_npz(path))
     given_names = arrays.pop(_NAMES, None)
+    given_words = arrays.pop(_WORDS, None) if kind == "text" else None
     parts = _parts(path, arrays)
     train_x, train_y, train_groups = parts[0]
     test_x, test_y, test_groups = parts[-1] if len(parts) > 1 else (None, None, {})
@@ -49,10 +52,10 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     groups: list[dict[str, Labels]] = [{}, {}]
     group_names: dict[str, tuple[str, ...]] = {}
     for name, values in train_groups.items():
-        numbers, words = _ranked(path, f"group '{name}'", [values, test_groups.get(name)])
+        numbers, called = _ranked(path, f"group '{name}'", [values, test_groups.get(name)])
         for target, column in zip(groups, numbers, strict=False):
             target[name] = column
-        group_names[name] = words
+        group_names[name] = called
     if len(inputs) == 1:
         _check_rows(path, inputs[0], labels[0], groups[0])
         rows = stratified_test_part(labels[0], "npz")
@@ -62,6 +65,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     else:
         splits = [Split(x, y, g) for x, y, g in zip(inputs, labels, groups, strict=True)]
     mean, std = channel_statistics(splits[0].inputs) if resolved == "image" else ((), ())
+    words = None if given_words is None else _words(path, given_words, inputs[0])
     vocabulary = _vocabulary(path, splits) if resolved == "text" else 0
     return Dataset(
         name=path.stem,
@@ -72,7 +76,8 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
         mean=mean,
         std=std,
         group_names=group_names,
-        vocabulary=vocabulary,
+        vocabulary=vocabulary if words is None else words.size,
+        words=words,
         scale=scale,
     )
 
@@ -112,7 +117,11 @@ def read_new_rows(spec: DatasetSpec, kind: Kind) -> NewRows:
         )
     layout = spec.choice("layout", "auto", ("auto", "nhwc", "nchw"))
     wanted = spec.choice("kind", "text" if kind == "text" else "auto", ("auto", "text"))
-    inputs, found = _inputs(path, [arrays["x"]], layout, wanted)
+    if kind == "text" and arrays["x"].dtype.kind == "U" and arrays["x"].ndim == 1:
+        read: tuple[list[Array], Kind] = [arrays["x"]], "text"  # texts as they are written
+    else:
+        read = _inputs(path, [arrays["x"]], layout, wanted)
+    inputs, found = read
     columns = {}
     for name in ("id", "y"):
         column = arrays.get(name)
@@ -328,6 +337,18 @@ def _vocabulary(path: Path, splits: list[Split]) -> int:
             "the tokens that occur from 1."
         )
     return 1 + top
+
+
+def _words(path: Path, given: Array, inputs: Array) -> Vocabulary:
+    if given.dtype.kind != "U" or given.ndim != 1:
+        raise DataError(
+            f"{path}: {_WORDS} are {given.dtype} {list(given.shape)}; expected the words with the "
+            "token ids 2, 3 and so on."
+        )
+    try:
+        return Vocabulary(tuple(given.tolist()), inputs.shape[1])
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 def _flat(path: Path, what: str, columns: Sequence[Array | None]) -> list[Array]:

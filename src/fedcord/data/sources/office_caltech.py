@@ -56,6 +56,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
         std=IMAGENET_STD,
         group_names={"domain": DOMAINS},
         notes=pictures.notes,
+        grey=pictures.grey,
     )
 
 

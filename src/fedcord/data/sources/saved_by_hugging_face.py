@@ -10,6 +10,7 @@ from fedcord.core.errors import DataError, shown
 from fedcord.core.folders import user_path
 from fedcord.data.dataset import Dataset
 from fedcord.data.formats.images import channel_statistics, read_images
+from fedcord.data.grey_range import GreyRange, stated_range
 from fedcord.data.locate import Search
 from fedcord.data.sources.labelled_rows import TableOptions, labelled_rows
 from fedcord.data.sources.table_file import TableSource, read_table, table_dataset
@@ -20,9 +21,10 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
     """What `save_to_disk` wrote: pictures if it has a column of them, else a table.
 
     The target is the only column of classes, or `?target=`. Other options are those of tables;
-    `?size=` is for pictures, which are resized to 32x32 by default.
+    `?size=` is for pictures, which are resized to 32x32 by default, and `?range=` for those with
+    more than 8 bits, as in folders.
     """
-    size = spec.integer("size", 32, 4, 1024)
+    size, grey = spec.integer("size", 32, 4, 1024), stated_range(spec)
     source = read_table(spec)
     options = TableOptions.of(source.spec, source.raw.names)
     pictures = [name for name in source.pictures if name not in options.drop]
@@ -33,7 +35,7 @@ def load(spec: DatasetSpec, search: Search) -> Dataset:
         )
     if not pictures:
         return table_dataset(source)
-    return _picture_dataset(source, options, pictures[0], size)
+    return _picture_dataset(source, options, pictures[0], size, grey)
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,12 @@ class _Pictures:
         return data
 
 
-def _picture_dataset(source: TableSource, options: TableOptions, column: str, size: int) -> Dataset:
+def _picture_dataset(
+    source: TableSource, options: TableOptions, column: str, size: int, grey: GreyRange | None
+) -> Dataset:
     labelled = labelled_rows(source.spec, source.raw, options)
     tree = _Pictures(user_path(source.spec.path), source.raw.table.column(column))
-    pictures = read_images(tree, [f"row {row + 1}" for row in labelled.rows], size, channels=None)
+    pictures = read_images(tree, [f"row {row + 1}" for row in labelled.rows], size, None, grey)
     train, test = labelled.splits(pictures.pixels, source.num_training)
     mean, std = channel_statistics(train.inputs)
     roles = {column, options.target, options.client, options.row_id, *options.drop}
@@ -77,4 +81,5 @@ def _picture_dataset(source: TableSource, options: TableOptions, column: str, si
         std=std,
         group_names=labelled.group_names,
         notes=tuple(notes),
+        grey=pictures.grey,
     )

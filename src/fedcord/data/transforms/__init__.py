@@ -3,9 +3,10 @@
 from fedcord.data.transforms.augmentations import augmentations
 from fedcord.data.transforms.color import color_jitter, random_grayscale
 from fedcord.data.transforms.geometry import random_crop, random_flip, random_resized_crop
-from fedcord.data.transforms.prepare import normalize, prepare_fn, to_unit
+from fedcord.data.transforms.prepare import DTYPES, normalize, prepare_fn, to_unit
 
 __all__ = [
+    "DTYPES",
     "augmentations",
     "color_jitter",
     "normalize",

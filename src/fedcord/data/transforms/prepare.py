@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from fedcord.core.errors import ConfigError, unknown_name
 
-KINDS = ("image", "vector", "text")
+DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
+    {"image": torch.uint8, "vector": torch.float32, "text": torch.int64}
+)
+"""By kind of example, the type of what is stored."""
+KINDS = tuple(DTYPES)
 
 
 def to_unit(images: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ round, the aggregator down and up. Stays: samples, and the models' scores on the
 | f_λ, λ | `aggregator`, `agg.*` |
 | local data for models and for the aggregator | all but `holdout`, `holdout` |
 | rounds of FL for λ | `aggregator_rounds` |
-| FedAdam, its rate at the server | `server_optimizer`, `server_lr`; `server_adam` |
+| FedAdam, its rate at the server | `server_optimizer`, `server_lr`; `server_step` |
 | one local step | `training.steps` |
 | models quantised to INT8 before their scores are used | `model_format` |
 
@@ -63,7 +63,7 @@ from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select, spec_of
 from fedcord.ops.number_format import FORMATS, grow, shrink, travelling_spec
-from fedcord.ops.server_adam import server_adam
+from fedcord.ops.server_step import ServerRule, server_step
 from fedcord.ops.weighted_mean import weighted_mean
 
 AGGREGATOR, SCORES = "agg", "scores"
@@ -187,7 +187,8 @@ class FENS:
         moments = state.private
         if self.server_optimizer == "fedadam":
             before = {name: state.shared[name] for name in mean}
-            mean, moments = server_adam(before, mean, moments, self.server_lr)
+            rule = ServerRule("adam", self.server_lr)
+            mean, moments = server_step(rule, before, mean, moments)
         held = {n: t for n, t in state.shared.items() if n.startswith(f"{ENSEMBLE}.")}
         # models were sent with the round that ends here, and are not sent again
         return state.next(mean, moments, result=held or state.result)

@@ -1,4 +1,4 @@
-"""The classifier as two tensors, and its gradients in closed form.
+"""The classifier of a network as two tensors, its gradients in closed form, and its training.
 
 For features z_i of class c and p_i = softmax(W z_i + b), cross-entropy has the gradients
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from fedcord.algorithms.kit.encoder import head_prefix
 from fedcord.algorithms.kit.model_exchange import MODEL
@@ -48,13 +48,30 @@ def with_head(shared: Tensors, head: Head, env: Env) -> dict[str, Tensor]:
     return {**shared, weight: head.weight, bias: head.bias}
 
 
-def head_problem(network: nn.Module) -> str | None:
-    """Why a network's classifier is no such head, or None."""
+def train_head(
+    head: Head,
+    vectors: Tensor,
+    labels: Tensor,
+    epochs: int,
+    lr: float,
+    batch_size: int,
+    order: Generator,
+) -> None:
+    """Train `head` in place by SGD on the cross-entropy of vectors [N, D] with labels [N]."""
+    for _ in range(epochs):
+        for batch in torch.randperm(len(vectors), generator=order).split(batch_size):
+            residual = head.residuals(vectors[batch], labels[batch]).mul_(-lr / len(batch))
+            head.weight.addmm_(residual.T, vectors[batch])
+            head.bias.add_(residual.sum(0))
+
+
+def head_problem(network: nn.Module, method: str) -> str | None:
+    """Why a network's classifier is no such head as a method needs, or None."""
     head = getattr(network, "head", None)
     if isinstance(head, nn.Linear) and head.bias is not None:
         return None
     return (
-        f"fedhpro needs a linear classifier with a bias named `head`, which "
+        f"{method} needs a linear classifier with a bias named `head`, which "
         f"{type(network).__name__} has not; choose a network of this library."
     )
 

@@ -1,0 +1,1 @@
+"""What federated methods lie between: all data in one place, and everybody alone."""

@@ -1,0 +1,1 @@
+"""Methods that change how clients descend, or how the server moves by what they send."""
