@@ -59,14 +59,13 @@ import sys
 if sys.orig_argv[1:] and sys.orig_argv[1].endswith("flwr-clientapp"):
     from dataclasses import replace
     from fedcord.site import answering
-    honest = answering.make_plan
+    honest = answering.ClientNode
 
-    def other(*words):
-        plan = honest(*words)
-        agreement = replace(plan.agreement, configuration="another", version="0.0.0")
-        return replace(plan, agreement=agreement)
+    def other(algorithm, task, data, store, agreement, **more):
+        changed = replace(agreement, configuration="another", version="0.0.0")
+        return honest(algorithm, task, data, store, changed, **more)
 
-    answering.make_plan = other
+    answering.ClientNode = other
 '''
 SLOW = '''
 """Keeps this site from answering in round 1 until it is told to."""
@@ -160,9 +159,11 @@ def changed_site(
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
         nodes.network.start_node(1, nodes.network.folder / "sites" / "1" / "site.toml")
-    yield
-    kill_group(nodes.network.nodes[1].pid)  # the next run starts an honest one
-    nodes.network.nodes[1].keeper.wait()
+    try:
+        yield
+    finally:
+        kill_group(nodes.network.nodes[1].pid)  # the next run starts an honest one
+        nodes.network.nodes[1].keeper.wait()
 
 
 def test_garbage_is_refused_under_the_name_of_its_site(nodes: Rehearsal, tmp_path: Path) -> None:
@@ -193,10 +194,10 @@ def test_a_site_that_agreed_to_something_else_gets_no_model(
     config, out = _config("fedavg", 1), tmp_path / "run"
     place = _place(out, quorum=0.5)
     with changed_site(nodes, config, place, tmp_path / "other", OTHER):
-        result = nodes.run(config, place, Progress())
+        nodes.run(config, place, Progress())
     (line,) = _metrics(out)
     assert line["clients"] == 2
-    (said,) = [event for event in result["events"] if "client 1" in event]
+    said = next(event for event in line["events"] if "with client 1 was refused" in event)
     assert "version is '0.0.0' there" in said
     assert "configuration is 'another' there" in said
 
