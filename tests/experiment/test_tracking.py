@@ -162,7 +162,9 @@ def test_tensorboard_gets_every_round_once_also_of_a_run_that_was_interrupted(
         [line["accuracy"] for line in lines(tmp_path / "run")]
     )
     ends = {tag: (s, v) for tag, s, v in events(tmp_path / "run/tensorboard")}
-    assert ends["client_accuracy_mean"] == (4, pytest.approx(result["client_accuracy_mean"]))
+    step, value = ends["client_accuracy_mean"]
+    assert step == 4
+    assert value == pytest.approx(result["client_accuracy_mean"])
 
 
 @pytest.mark.filterwarnings("default")  # theirs
