@@ -105,6 +105,13 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="keep clients' work here and take it from here when methods differ on the server only",
     )
+    parser.add_argument(
+        "--track",
+        action="append",
+        default=[],
+        metavar="T",
+        help="mirror numbers to tensorboard, mlflow or wandb as rounds end, repeatable",
+    )
     add_exchange_flags(parser)
 
 
@@ -116,7 +123,7 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
         "--model",
         action="append",
         metavar="M",
-        help="network, repeatable: several are dealt out to clients in turn (default auto)",
+        help="network, repeatable: several are distributed to clients in turn (default auto)",
     )
     parser.add_argument(
         "--set",
@@ -234,6 +241,7 @@ def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
         arguments.retry_failed,
         patience_from(arguments),
         DEFAULT if arguments.metric is None else arguments.metric,
+        arguments.track,
     )
     if arguments.engine == "processes" and asked is not None and not arguments.quiet:
         started = worker_count(asked)

@@ -144,7 +144,7 @@ def to_latex(board: Leaderboard) -> str:
 
 def _notes(board: Leaderboard) -> list[str]:
     compared = [(row.name, row.difference) for row in board.rows if row.difference is not None]
-    return [*board.notes, *(f"{name}: {d.note}." for name, d in compared if d.note)]
+    return [*board.all_notes, *(f"{name}: {d.note}." for name, d in compared if d.note)]
 
 
 LATEX = {

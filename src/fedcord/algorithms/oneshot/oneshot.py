@@ -92,7 +92,9 @@ class OneShot:
     server: Server = param(Server(), "how clients' models are fused")
     local: LocalTraining = param(LocalTraining(), "how clients train")
     checkpoints: int = param(
-        10, "looks at local training, at most one per epoch; the last is the exchange", at_least=1
+        10,
+        "measurements along local training, at most one per epoch; the last is the exchange",
+        at_least=1,
     )
 
     def __post_init__(self) -> None:
