@@ -10,7 +10,7 @@ BROWSER := tests/browser
 TOGETHER := --numprocesses auto --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-deploy test-tracking test-wheel check docs wheel fuzz bench clean
+.PHONY: help setup demo test test-deploy test-tracking test-wheel check docs wheel nightly fuzz bench clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -79,6 +79,11 @@ wheel: setup ## build the package into dist/
 
 test-wheel: wheel ## install the package into an empty environment and use it there (minutes)
 	FEDCORD_INSTALL=1 $(BIN)/python -m pytest --numprocesses 0 tests/test_wheel.py
+
+nightly: setup ## try every named study out at the smoke scale (minutes each; needs no data)
+	for name in $$($(BIN)/fedcord list studies --json | $(BIN)/python -c "import json, sys; print(*(row['name'] for row in json.load(sys.stdin)))"); do \
+	  $(BIN)/fedcord reproduce $$name --scale smoke --out runs/smoke/$$name --resume --quiet || exit 1; \
+	done
 
 fuzz: setup ## try thousands of damaged files, odd flags and broken messages (an hour or more)
 	FEDCORD_FUZZ=500 $(BIN)/python -m pytest --numprocesses auto tests/faults

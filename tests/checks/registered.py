@@ -31,7 +31,7 @@ from fedcord.algorithms.oneshot.baselines.distillation import Distillation
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis
 from fedcord.algorithms.oneshot.ladder import PRESETS
 from fedcord.algorithms.oneshot.local_training import LocalTraining
-from fedcord.algorithms.oneshot.oneshot import OneShot
+from fedcord.algorithms.oneshot.oneshot import TARGET, OneShot
 from fedcord.algorithms.oneshot.policy import Policy
 from fedcord.algorithms.optimisation.feddisco import FedDisco
 from fedcord.algorithms.optimisation.fedlc import FedLC
@@ -287,7 +287,9 @@ def _short(name: str) -> OneShot:
 
 def _preset_expectations(name: str) -> Expectations:
     def nothing_flows_back(before: ServerState, update: Update, after: ServerState) -> str | None:
-        return difference(after.shared, before.shared)
+        fed_back = {TARGET} if name == "v9b-feedback" else set()
+        kept = [{k: t for k, t in s.shared.items() if k not in fed_back} for s in (after, before)]
+        return difference(*kept)
 
     method = _short(name)
     limits: tuple[Limit, ...] = ()

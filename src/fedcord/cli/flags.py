@@ -56,6 +56,11 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
     for name, text in DATA_FLAGS.items():
         parser.add_argument(f"--{name}", metavar="X", help=text)
     add_table_flags(parser)
+    add_data_dir_flags(parser)
+
+
+def add_data_dir_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that say where data sets are."""
     parser.add_argument(
         "--data-dir",
         action="append",
@@ -82,15 +87,21 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose how to train and where."""
     add_training_flags(parser)
     parser.add_argument(
-        "--device",
-        metavar="D",
-        help="where networks run, changes bits: auto, cpu, cuda, cuda:1 or mps (default cpu)",
-    )
-    parser.add_argument(
         "--attack",
         metavar="A",
         help="simulate bad clients: label-flip, sign-flip, scaled or gaussian, and which share of "
         "clients, such as sign-flip:0.2 (default: all are honest)",
+    )
+    add_engine_flags(parser)
+    add_exchange_flags(parser)
+
+
+def add_engine_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that choose what computes."""
+    parser.add_argument(
+        "--device",
+        metavar="D",
+        help="where networks run, changes bits: auto, cpu, cuda, cuda:1 or mps (default cpu)",
     )
     parser.add_argument(
         "--engine",
@@ -112,7 +123,6 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="mirror numbers to tensorboard, mlflow or wandb as rounds end, repeatable",
     )
-    add_exchange_flags(parser)
 
 
 def add_training_flags(parser: argparse.ArgumentParser) -> None:

@@ -34,6 +34,7 @@ COMMANDS = {
         "compare_command",
         "run several algorithms on the same data and seeds, and report",
     ),
+    "reproduce": ("reproduce_command", "run a published table or figure by name"),
     "tune": ("tune_command", "choose parameters fairly, on validation data, and write them down"),
     "predict": ("predict_command", "answer new examples with the model of a finished run"),
     "export": ("export_command", "write a run's model for use without fedcord"),
@@ -55,7 +56,10 @@ COMMANDS = {
         "measure how much other partitions of the same data change a model",
     ),
     "site": ("site_command", "what runs where the data is: check a study, predict"),
-    "list": ("list_command", "show the algorithms, datasets, partitions and models there are"),
+    "list": (
+        "list_command",
+        "show the algorithms, datasets, partitions, models and studies there are",
+    ),
 }
 
 

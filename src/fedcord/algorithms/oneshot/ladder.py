@@ -79,6 +79,14 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             "V7 with prototypes learned on the server",
             {"anchors": _ETF, "policy": _ANNEAL, "server": _LEARNED_PROTOTYPES},
         ),
+        "v9b-feedback": Preset(
+            "V9B as first run: the server's prototypes are the next target (not one-shot)",
+            {
+                "anchors": _ETF,
+                "policy": _ANNEAL,
+                "server": {**_LEARNED_PROTOTYPES, "training": {"feedback": True}},
+            },
+        ),
         "v9ab": Preset(
             "V9A and V9B together",
             {"anchors": _ETF, "policy": _ENTROPY, "server": _LEARNED_PROTOTYPES},
