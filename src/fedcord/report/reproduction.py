@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.published import TOLERANCE, Beside, published_markdown
+from fedcord.report.subject import command_without_folders
 from fedcord.report.tables import short_markdown
 
 JUDGED = {
@@ -33,7 +34,14 @@ def reproduction_page(
         lacking: by part, why it was not run.
     """
     lines = [f"# {about['study']}, {about['scale']}: {about['title']}", "", f"{about['source']}."]
-    lines += ["", "```sh", about["command"], "```", "", f"**Setting:** {about['setting']}"]
+    lines += [
+        "",
+        "```sh",
+        command_without_folders(about["command"]),
+        "```",
+        "",
+        f"**Setting:** {about['setting']}",
+    ]
     if about["note"]:
         lines += ["", f"**Note:** {about['note']}"]
     if rows:
