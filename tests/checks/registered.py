@@ -288,8 +288,10 @@ def _short(name: str) -> OneShot:
 def _preset_expectations(name: str) -> Expectations:
     def nothing_flows_back(before: ServerState, update: Update, after: ServerState) -> str | None:
         fed_back = {TARGET} if name == "v9b-feedback" else set()
-        kept = [{k: t for k, t in s.shared.items() if k not in fed_back} for s in (after, before)]
-        return difference(*kept)
+        now, then = (
+            {k: t for k, t in s.shared.items() if k not in fed_back} for s in (after, before)
+        )
+        return difference(now, then)
 
     method = _short(name)
     limits: tuple[Limit, ...] = ()
