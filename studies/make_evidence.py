@@ -183,9 +183,14 @@ def _method(setting: Setting, label: str, source: str) -> dict[str, Any]:
 
 def _form(config: RunConfig) -> dict[str, Any]:
     """The parameters that make the form: what is not as the algorithm has it by itself."""
-    usual = dict(_dotted(load_config({"algorithm": config.algorithm}).params))
+    usual = _usual(config.algorithm)
     own = {name: value for name, value in _dotted(config.params) if usual.get(name) != value}
     return {name: value for name, value in own.items() if name.partition(".")[0] not in TRAINING}
+
+
+@functools.cache
+def _usual(algorithm: str) -> dict[str, Any]:
+    return dict(_dotted(load_config({"algorithm": algorithm}).params))
 
 
 def _dotted(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
