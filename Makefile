@@ -44,7 +44,7 @@ test-tracking: $(VENV)/.installed-tracking ## run the tests of --track with MLfl
 	$(BIN)/python -m pytest --numprocesses 0 tests/experiment/test_tracking.py
 
 $(VENV)/.installed-tracking: $(STAMP)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt mlflow wandb
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt mlflow-skinny sqlalchemy alembic wandb
 	@touch $@
 
 # axe-core, which judges the report page; where there is no npm that one test says so and is skipped
