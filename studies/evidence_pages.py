@@ -18,12 +18,21 @@ IMAGES = ("cifar10", "cifar100", "svhn", "ham10000", "fashion-mnist", "digits")
 
 @dataclass(frozen=True)
 class Setting:
-    """One partition of one data set: a study file, and the flags it was run with."""
+    """One partition of one data set.
+
+    Attributes:
+        name: here and in the table.
+        study: a file beside this one, or one of the named studies that ship with the package.
+        seeds: that the page's figures are of.
+        flags: with which the study was run.
+        part: of a named study.
+    """
 
     name: str
     study: str
     seeds: range
     flags: Mapping[str, Any] = field(default_factory=dict)
+    part: str = "all"
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,8 @@ class Table:
     """The first table below a heading of a page.
 
     Attributes:
-        labels: what the first column says, to the label in the study file; a row that is not here
-            and is no label itself must be in `skip`.
+        labels: what the first column says, to the label in the study file, where it does not begin
+            with that label itself; every other row must be in `skip`.
         skip: rows that are no evidence for today's version, or say nothing to a user who chooses.
     """
 
@@ -84,15 +93,14 @@ SETTINGS = (
             f"accord-datasets {data} {alpha}",
             "accord-datasets",
             range(3 * number, 3 * number + 3),
-            {"dataset": data, "partition": f"dirichlet:{alpha}"}
-            | ({"subset": 1437, "model": ["cnn"]} if data == "digits" else {}),
+            part=f"{data}-{alpha}",
         )
         for data in IMAGES
         for number, alpha in enumerate(ALPHAS)
     ),
     Setting("accord-cifar10", "accord-cifar10", range(3)),
     *(
-        Setting(f"accord-encoders {n}", "accord-encoders", range(3), {"clients": n})
+        Setting(f"accord-encoders {n}", "accord-encoders", range(3), part=f"clients-{n}")
         for n in (5, 20, 100)
     ),
     Setting("accord-mixed", "accord-mixed", range(5)),
@@ -227,11 +235,6 @@ TABLES = (
             Score("accord-ablation", "common test set %"),
         ),
         versus=(Versus(("accord-ablation",), "minus personal, points", "personal", on="own"),),
-        labels={
-            "personal: common head bent to the client's samples": "personal",
-            "alone: own network, trained alone by cross-entropy": "alone",
-            "accord: the common head": "accord",
-        },
     ),
     Table(
         "accord-public.md",
@@ -247,11 +250,6 @@ TABLES = (
             ),
         ),
         bytes_column=BYTES,
-        labels={
-            "accord-public: clients' encoders and the published one": "accord-public",
-            "afl-public: the published one alone": "afl-public",
-            "accord: clients' encoders alone": "accord",
-        },
     ),
     Table(
         "accord-public.md",

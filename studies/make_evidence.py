@@ -16,7 +16,6 @@ import argparse
 import functools
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -31,7 +30,10 @@ from fedcord.core.atomic import write_output
 from fedcord.data.registry import load_dataset
 from fedcord.experiment.compare import load_study
 from fedcord.experiment.config import RunConfig, partition_of
+from fedcord.experiment.load import load_config
 from fedcord.experiment.masking import maskable_rounds
+from fedcord.experiment.named_study import named_study
+from fedcord.experiment.named_study import names as named_studies
 
 STUDIES = Path(__file__).parent
 RESULTS, MEASURED = STUDIES / "results", STUDIES / "heterogeneity.json"
@@ -98,7 +100,7 @@ def evidence() -> tuple[list[Any], list[Any], list[Any]]:
             said = plain_words(cells[0])
             if said in table.skip:
                 continue
-            label = table.labels.get(said, said)
+            label = table.labels.get(said, said.partition(":")[0])  # after a colon, what it is
             row = _Row(header, cells, f"{table.page}, {heading}, {said}")
             for score in table.scores:
                 if (score.setting, label) in FORCED_CROPS:
@@ -157,9 +159,9 @@ def _method(setting: Setting, label: str, source: str) -> dict[str, Any]:
     """What was run under that label, by the study file and the method's own declaration."""
     config = contenders(setting).get(label)
     if config is None:
-        raise ValueError(f"{source}: '{label}' is no contender of studies/{setting.study}.toml.")
+        raise ValueError(f"{source}: '{label}' is no contender of the study '{setting.study}'.")
     traits = config.method.traits
-    form = {} if (setting.name, label) in SAME_AS else _form(setting, label)
+    form = {} if (setting.name, label) in SAME_AS else _form(config)
     if form.get("selection.max_encoders", 0) >= config.clients:  # everybody's: the plain form
         form = {name: value for name, value in form.items() if not name.startswith("selection.")}
     frozen = [name.removeprefix(FROZEN) for name in config.model if name.startswith(FROZEN)]
@@ -179,14 +181,11 @@ def _method(setting: Setting, label: str, source: str) -> dict[str, Any]:
     }
 
 
-def _form(setting: Setting, label: str) -> dict[str, Any]:
-    """The parameters that make the form, as the study file has them, by dotted name."""
-    study = tomllib.loads((STUDIES / f"{setting.study}.toml").read_text(encoding="utf-8"))
-    params = {
-        **study.get("params", {}),
-        **study.get("variants", {}).get(label, {}).get("params", {}),
-    }
-    return dict(_dotted({k: v for k, v in params.items() if k not in TRAINING}))
+def _form(config: RunConfig) -> dict[str, Any]:
+    """The parameters that make the form: what is not as the algorithm has it by itself."""
+    usual = dict(_dotted(load_config({"algorithm": config.algorithm}).params))
+    own = {name: value for name, value in _dotted(config.params) if usual.get(name) != value}
+    return {name: value for name, value in own.items() if name.partition(".")[0] not in TRAINING}
 
 
 def _dotted(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -205,6 +204,8 @@ def contenders(setting: Setting) -> Mapping[str, RunConfig]:
 @functools.cache
 def _contenders(name: str) -> Mapping[str, RunConfig]:
     (setting,) = (setting for setting in SETTINGS if setting.name == name)
+    if setting.study in named_studies():  # ships with the package; pages have the small scale
+        return named_study(setting.study).studies("small", setting.flags)[setting.part].contenders
     return load_study(STUDIES / f"{setting.study}.toml", setting.flags, ()).contenders
 
 

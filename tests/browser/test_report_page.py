@@ -1,11 +1,13 @@
 """The report in a real browser: what it shows, what it does, and what it leaves alone."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedcord.report import build_report
 from tests.browser.chromium import Page
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -77,6 +79,17 @@ def test_without_script_everything_is_there_and_nothing_is_dead(
         assert words in text
 
 
+def test_without_figures_the_page_does_the_rest(
+    small_report: Path, page: Page, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("fedcord.report.build.has_matplotlib", lambda: False)
+    shutil.copytree(small_report.parent, tmp_path / "study")
+    page.open(build_report(tmp_path / "study").html)
+    assert page.troubles() == []
+    assert page.run("document.querySelectorAll('svg').length") == 0
+    assert page.run("document.querySelectorAll('.copy').length") > 3
+
+
 def test_a_click_sorts_the_leaderboard_up_and_down(large: Page) -> None:
     assert large.run(VISIBLE_ROWS)[0] == "method-a"
     heading = '[aria-label="Leaderboard"] th:nth-child(8) button'
@@ -118,6 +131,10 @@ def test_another_metric_changes_verdict_table_and_winner(large: Page) -> None:
 def test_the_slider_says_who_wins_within_a_budget(large: Page) -> None:
     said = "document.querySelector('.budget output').textContent"
     assert "method-a has the best accuracy" in large.run(said)
+    large.click(chip("method-a"))
+    assert "method-b has the best accuracy" in large.run(said)
+    assert "11 of 11 methods fit, hidden ones not counted" in large.run(said)
+    large.click(chip("method-a"))
     large.run("document.querySelector('.budget input').focus()")
     for _ in range(25):
         large.press("ArrowLeft")
@@ -129,7 +146,7 @@ def test_the_slider_says_who_wins_within_a_budget(large: Page) -> None:
         "(own => { own.value = 0; own.dispatchEvent(new Event('input')); })"
         "(document.querySelector('.budget input'))"
     )
-    assert "no method fits" in large.run(said)
+    assert "no method that is shown fits" in large.run(said)
 
 
 FIGURES: dict[str, Any] = {

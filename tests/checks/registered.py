@@ -288,10 +288,8 @@ def _short(name: str) -> OneShot:
 def _preset_expectations(name: str) -> Expectations:
     def nothing_flows_back(before: ServerState, update: Update, after: ServerState) -> str | None:
         fed_back = {TARGET} if name == "v9b-feedback" else set()
-        now, then = (
-            {k: t for k, t in s.shared.items() if k not in fed_back} for s in (after, before)
-        )
-        return difference(now, then)
+        kept = {n: t for n, t in after.shared.items() if n not in fed_back}
+        return difference(kept, {n: t for n, t in before.shared.items() if n not in fed_back})
 
     method = _short(name)
     limits: tuple[Limit, ...] = ()

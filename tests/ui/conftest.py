@@ -1,11 +1,15 @@
-"""One real run, whose files tests lay out as a run writes them, bit by bit."""
+"""One real run, whose files tests lay out as a run writes them, and a real server over them."""
 
 from __future__ import annotations
 
+import http.client
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fedcord.ui.server import Server
 from tests.cli.command import fedcord
 
 
@@ -47,3 +51,37 @@ class GrowingRun:
 @pytest.fixture
 def growing(finished_run: Path, tmp_path: Path) -> GrowingRun:
     return GrowingRun(finished_run, tmp_path / "runs" / "study" / "fedavg" / "seed-0")
+
+
+class Answer:
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self.status, self.headers, self.body = response.status, response.headers, response.read()
+
+
+class Running:
+    def __init__(self, root: Path) -> None:
+        self.server = Server(root, 0)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
+        self.thread.start()
+
+    def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=10)
+        try:
+            names = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, headers=names)
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def running(growing: GrowingRun) -> Iterator[Running]:
+    (growing.folder.parents[2] / "secret.txt").write_text("not for anybody")
+    found = Running(growing.folder.parents[2])
+    yield found
+    found.stop()

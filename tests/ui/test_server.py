@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import socket
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,41 +12,7 @@ import pytest
 from fedcord.core.errors import ConfigError
 from fedcord.ui.server import Server
 from tests.cli.command import fedcord
-from tests.ui.conftest import GrowingRun
-
-
-class Answer:
-    def __init__(self, response: http.client.HTTPResponse) -> None:
-        self.status, self.headers, self.body = response.status, response.headers, response.read()
-
-
-class Running:
-    def __init__(self, root: Path) -> None:
-        self.server = Server(root, 0)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
-        self.thread.start()
-
-    def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=10)
-        try:
-            names = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request(method, path, headers=names)
-            return Answer(connection.getresponse())
-        finally:
-            connection.close()
-
-    def stop(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
-@pytest.fixture
-def running(growing: GrowingRun) -> Iterator[Running]:
-    (growing.folder.parents[2] / "secret.txt").write_text("not for anybody")
-    found = Running(growing.folder.parents[2])
-    yield found
-    found.stop()
+from tests.ui.conftest import GrowingRun, Running
 
 
 def test_the_state_grows_with_the_run(running: Running, growing: GrowingRun) -> None:

@@ -16,12 +16,20 @@ SHARE = "0.6"
 MOST = 4
 UNTRIED = {
     "common": ("accord", "afl", "fedavg", "fafi", "fedprox"),
-    "own": ("local", "ditto", "fedrep", "apfl", "pfedacnnl"),
+    "own": ("local", "ditto", "fedrep", "fedper", "apfl"),
     "mixed": ("accord", "fedproto", "fedsa"),
     "private": ("afl", "fedavg", "fedprox", "fedhip"),
     "once": ("afl", "fafi", "fedavg-oneshot", "ensemble"),
 }
 """What to compare where no study says who leads: one method of each family, no ranking."""
+
+MIXED = {
+    "image": ("mlp:64", "cnn,fc=64"),
+    "vector": ("mlp:64", "mlp:100-64"),
+    "table": ("mlp:64", "mlp:100-64"),
+    "text": (),  # there are no two with as many features
+}
+"""Two networks with as many features each, where no study says which were measured."""
 
 
 def settling_command(advice: Advice, data_words: Sequence[str]) -> str:
@@ -36,7 +44,7 @@ def settling_command(advice: Advice, data_words: Sequence[str]) -> str:
     for form in forms:
         for name, value in form.params:
             words += ["--set", f"{form.algorithm}:{name}={_value(value)}"]
-    words += _networks(advice, forms)
+    words += _networks(advice)
     wishes = advice.wishes
     if wishes.max_rounds is not None and wishes.max_rounds > 1:
         words += ["--rounds", str(wishes.max_rounds)]
@@ -78,14 +86,14 @@ def _untried(wishes: Wishes) -> tuple[str, ...]:
     return UNTRIED["once" if wishes.max_rounds == 1 else "common"]
 
 
-def _networks(advice: Advice, forms: Sequence[Form]) -> list[str]:
+def _networks(advice: Advice) -> list[str]:
     """Those of the study where the choice of the network is part of what was measured."""
     if advice.form is not None and advice.form.published:
         return ["--model", f"frozen:{advice.form.published}"]
     if not advice.wishes.mixed_networks:
         return []
     measured = [row.model for one in advice.near for row in one.candidates]
-    models = measured[0] if measured else ("mlp:64", "cnn,fc=64")
+    models = measured[0] if measured else MIXED[advice.situation.kind]
     return [word for model in models for word in ("--model", model)]
 
 

@@ -358,5 +358,5 @@ def _sureness(
         return "shown against some"
     closest = rivals[0]
     names = {*closest.apart, *(name for one in closest.shown_by for name in one.settings)}
-    data = {evidence.settings[name].dataset for name in names}
+    data = {evidence.settings[name].dataset for name in names & set(closest.settings)}
     return "shown on several data sets" if len(data) > 1 else "shown on one data set"

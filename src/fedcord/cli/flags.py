@@ -135,6 +135,11 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
         metavar="M",
         help="network, repeatable: several are distributed to clients in turn (default auto)",
     )
+    add_set_flag(parser)
+
+
+def add_set_flag(parser: argparse.ArgumentParser) -> None:
+    """The flag that changes parameters."""
     parser.add_argument(
         "--set",
         action="append",

@@ -16,6 +16,7 @@ from fedcord.cli.flags import (
     add_engine_flags,
     add_exchange_flags,
     add_jobs_flag,
+    add_set_flag,
     place_from,
     workers_from,
 )
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", metavar="N", help="first seed (default: the study's)")
     parser.add_argument("--seeds", metavar="N", help="number of seeds (default: the scale's)")
+    add_set_flag(parser)
     add_jobs_flag(parser)
     add_data_dir_flags(parser)
     add_engine_flags(parser)
@@ -68,7 +70,9 @@ def execute(arguments: argparse.Namespace) -> int:
     for name in ("seed", "seeds"):
         if getattr(arguments, name) is not None:
             overrides[name] = parse_value(getattr(arguments, name))
-    studies = _chosen(named, named.studies(arguments.scale, overrides), arguments.part)
+    studies = _chosen(
+        named, named.studies(arguments.scale, overrides, arguments.assignments), arguments.part
+    )
     problems = engine_problems(arguments.engine, workers_from(arguments))
     if problems:
         raise ConfigError(problems)
@@ -186,6 +190,8 @@ def _command(arguments: argparse.Namespace) -> str:
         words += [] if value is None else [f"--{flag}", str(value)]
     for part in arguments.part or []:
         words += ["--part", part]
+    for text in arguments.assignments:
+        words += ["--set", text]
     return shlex.join(words)
 
 

@@ -8,7 +8,7 @@ long clients train. A contender's own parameters win over its recipe's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from types import MappingProxyType
@@ -73,9 +73,18 @@ class NamedStudy:
     values: Mapping[str, Any]
 
     def studies(
-        self, scale_name: str, overrides: Mapping[str, Any] = MappingProxyType({})
+        self,
+        scale_name: str,
+        overrides: Mapping[str, Any] = MappingProxyType({}),
+        assignments: Sequence[str] = (),
     ) -> dict[str, Study]:
-        """By part, what is to be compared at a scale; `seeds` and settings given here win."""
+        """By part, what is to be compared at a scale.
+
+        Args:
+            scale_name: one of SCALES.
+            overrides: settings, and `seeds`, that win over the file's.
+            assignments: `--set` texts; those of one contender concern the parts that have it.
+        """
         if scale_name not in SCALES:
             raise ConfigError(unknown_name("scale", scale_name, SCALES))
         scale = self.scales[scale_name]
@@ -86,12 +95,14 @@ class NamedStudy:
             with gather(problems):
                 if part not in parts:
                     raise ConfigError(unknown_name("part", str(part), parts))
-                found[part] = self._study(part, scale_name, overrides)
+                found[part] = self._study(part, scale_name, overrides, assignments)
         if problems:
             raise ConfigError([f"study '{self.name}', {scale_name}: {text}" for text in problems])
         return found
 
-    def _study(self, part: str, scale_name: str, overrides: Mapping[str, Any]) -> Study:
+    def _study(
+        self, part: str, scale_name: str, overrides: Mapping[str, Any], assignments: Sequence[str]
+    ) -> Study:
         scale = self.scales[scale_name].values
         own = dict(self.values.get("parts", {}).get(part, {}))
         labels = own.pop("contenders", list(self.values["contenders"]))
@@ -114,7 +125,9 @@ class NamedStudy:
                 forms[label] = form
         name = f"{self.name}-{scale_name}-{part}"
         metric = self.values.get("metric")
-        study = make_study([], settings, seeds, name=name, variants=forms, metric=metric)
+        elsewhere = tuple(f"{label}:" for label in self.values["contenders"] if label not in forms)
+        texts = [text for text in assignments if not text.startswith(elsewhere)]
+        study = make_study([], settings, seeds, texts, name, forms, metric)
         tune = TuneEntry.from_plain(scale["tune"]) if "tune" in scale else None
         return replace(study, tune=tune)
 

@@ -42,6 +42,7 @@
       chip.setAttribute("aria-pressed", String(!hidden.has(Number(chip.dataset.number))));
     }
     everything.hidden = hidden.size === 0;
+    showBudget();
   }
 
   function addBar() {
@@ -268,14 +269,15 @@
 
   function showBudget() {
     if (!slider) return;
-    const { rows, sign, words } = data.budget[metric];
+    const { sign, words } = data.budget[metric];
+    const rows = data.budget[metric].rows.filter((row) => !hidden.has(row.method));
     const [low, high] = range();
     const budget = low * (high / low) ** (slider.value / slider.max);
     const fitting = rows.filter((row) => row.bytes <= budget * 1.000001);
     slider.setAttribute("aria-valuetext", size(budget));
     drawBudget(budget, low, high);
     if (!fitting.length) {
-      answer.textContent = `Within ${size(budget)}: no method fits.`;
+      answer.textContent = `Within ${size(budget)}: no method that is shown fits.`;
       return;
     }
     const best = fitting.reduce((one, other) =>
@@ -286,7 +288,8 @@
     const doubt = overlapping.map((row) => row.name).join(", ");
     answer.textContent =
       `Within ${size(budget)}: ${best.name} has the best ${words}, ${best.said}, for ` +
-      `${best.size}. ${fitting.length} of ${rows.length} methods fit.` +
+      `${best.size}. ${fitting.length} of ${rows.length} methods fit` +
+      (hidden.size ? ", hidden ones not counted." : ".") +
       (doubt ? ` Intervals overlap with ${doubt}, so the order there is not settled.` : "");
   }
 

@@ -61,10 +61,12 @@ th .mark { display: block; color: var(--warn); font-size: .8rem; line-height: 1.
 .shaded { font-size: .85rem; }
 .shaded th, .shaded td { padding: .3rem .45rem; }
 .shaded thead th { font-size: .78rem; }
-tr > th:first-child { position: sticky; left: 0; background: var(--page); }
-tbody > tr > th:first-child { box-shadow: inset 0 -1px var(--line); }
-tr.best > th:first-child, tr.linked > th:first-child { background: var(--mark); }
-tr:target > th:first-child { background: var(--mark); }
+tr > th:first-child {
+  position: sticky; left: 0; background: var(--page) padding-box; /* rules stay in sight */
+}
+tr.best > th:first-child, tr.linked > th:first-child, tr:target > th:first-child {
+  background-color: var(--mark);
+}
 .runs pre { margin: .4rem 0 0; width: 22rem; text-align: left; }
 .runs details { margin: 0; }
 tr:target, tr:has(:target), tr.linked { background: var(--mark); }
@@ -171,9 +173,13 @@ a + .sort { margin-left: .1rem; }
   h2 { break-after: avoid; margin-top: 2rem; }
   .figures { grid-template-columns: 1fr 1fr; }
   .scroll { overflow: visible; }
-  .bar, .copy, .choice, .budget, .tip, .unseen { display: none; }
-  table { font-size: 7.5pt; }
-  th, td { padding: .25rem .4rem; white-space: normal; }
+  .bar, .copy, .choice, section > .choice, .budget, .tip, .unseen, .limit { display: none; }
+  a + .sort { display: none; }
+  table, .shaded { font-size: 7.5pt; }
+  thead th, .shaded thead th, td .range, th .mark { font-size: 7pt; }
+  th, td, .shaded th, .shaded td { padding: .2rem .3rem; white-space: normal; }
+  td .range { white-space: nowrap; }
+  td a, th a { text-decoration: none; }
   pre { border: 1px solid var(--line); }
 }
 """

@@ -6,7 +6,8 @@ clients and a weight of alignment that each client learns. `ladder.PRESETS` name
 
 Travels: down the first encoder and prototypes, once; up the encoder, prototypes [C, D], class
 counts [C] and the number of examples, once, and what the chosen server asks for beside. Stays:
-everything else, in particular λ and the entropy of labels.
+everything else, in particular λ and the entropy of labels. With `objective.bank_file` a feature
+bank also travels down, and with `server.training.feedback` the server's prototypes do.
 
 | paper | here |
 |---|---|
@@ -54,6 +55,7 @@ from fedcord.algorithms.oneshot.member import (
 )
 from fedcord.algorithms.oneshot.objective import Objective
 from fedcord.algorithms.oneshot.policy import Policy, Sigma
+from fedcord.algorithms.oneshot.public_bank import bank_review, public_bank, received_bank
 from fedcord.algorithms.oneshot.rules import client_review, cross_rules
 from fedcord.algorithms.oneshot.schedule import Plan
 from fedcord.algorithms.oneshot.servers.aggregator import Common
@@ -128,7 +130,8 @@ class OneShot:
             "encoders of one form, so give one --model, or use accord."
         )
         errors = (different,) if len(task.networks) > 1 else ()
-        return client_review(self, task) + self.server.review(task) + Review(errors)
+        found = client_review(self, task) + self.server.review(task)
+        return found + bank_review(self.objective, task) + Review(errors)
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong, in plain words."""
@@ -148,6 +151,7 @@ class OneShot:
         points = self.anchors.points(shared[PROTOTYPES], env)
         if self._feeds_back and points is not None:
             shared[TARGET] = points
+        shared |= public_bank(self.objective, self.local, shared, env)
         return ServerState(shared=shared)
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
@@ -221,7 +225,9 @@ class OneShot:
         first = shared[PROTOTYPES].to(env.task.device)
         learned = shared.get(TARGET)
         points = self.anchors.points(first, env) if learned is None else learned.to(first.device)
-        outside = self.objective.outside_bank(first.shape[0], first.shape[1], env)
+        outside = received_bank(shared, first.device)
+        if outside is None:
+            outside = self.objective.outside_bank(first.shape[0], first.shape[1], env)
         plan = self.plan
         epochs = []
         for number in plan.epochs_of(env.round):
