@@ -79,7 +79,7 @@ def measured(setting: Setting, data_dirs: list[Path] | None) -> dict[str, Any]:
         counts = partition_of(config, dataset).counts(dataset.train.labels, dataset.num_classes)
         found.append(measures_of(counts, dataset.kind, config.partition))
     means = {name: fmean(getattr(one, name) for one in found) for name in DIFFERENCES}
-    rounded = {name: round(value, 4) for name, value in means.items()}
+    rounded: dict[str, Any] = {name: round(value, 4) for name, value in means.items()}
     return asdict(replace(found[0], examples=round(fmean(o.examples for o in found)), **rounded))
 
 

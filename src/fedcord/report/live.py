@@ -1,7 +1,8 @@
 """What the page's own script knows, and the script itself.
 
-The page is whole without it. The script is inlined and locked by its hash, so that a browser runs
-nothing else, whatever else a page might come to contain.
+The page is whole without it. The script asks the network for nothing and shows only numbers that
+the report wrote into the page. It is inlined and locked by its hash, so that a browser runs nothing
+else, whatever else a page might come to contain.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from fedcord.report.markup import methods_of
 from fedcord.report.numbers import byte_size
 from fedcord.report.scores import score, score_bracket
 
+PARTS = ("methods", "tables", "budget", "figures", "start")
+"""Files in `script/`, in the order in which they make up the script."""
+
 
 def page_script() -> str:
-    """The script, as it is written into every page."""
-    return resources.files("fedcord.report").joinpath("page.js").read_text(encoding="utf-8")
+    """The script, as it is written into every page: its parts in a scope of their own."""
+    folder = resources.files("fedcord.report").joinpath("script")
+    parts = [folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in PARTS]
+    return '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
 
 
 def policy() -> str:

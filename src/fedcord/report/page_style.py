@@ -39,15 +39,16 @@ p.tight { margin-bottom: .3rem; }
 .note { padding-left: .9rem; border-left: 3px solid #e69f00; }
 .scroll { overflow-x: auto; margin: 0 0 1rem; }
 .narrow { max-width: 36rem; }
-table { width: 100%; border-collapse: collapse; font-size: .92rem; }
+/* rules belong to cells, so that a name that stays in sight keeps its own */
+table { width: 100%; border-collapse: separate; border-spacing: 0; font-size: .92rem; }
 th, td { padding: .6rem .9rem; text-align: right; white-space: nowrap; }
 th:first-child, tbody th:first-child { text-align: left; padding-left: .6rem; }
 thead th {
   color: var(--muted); font-weight: 500; font-size: .82rem; vertical-align: bottom;
   white-space: normal;
 }
-thead tr { border-bottom: 1px solid var(--muted); }
-tbody tr { border-bottom: 1px solid var(--line); }
+thead th { border-bottom: 1px solid var(--muted); }
+tbody th, tbody td { border-bottom: 1px solid var(--line); }
 tbody tr.best { background: var(--mark); }
 tbody th { font-weight: 400; }
 tbody tr.best th { font-weight: 600; }
@@ -61,9 +62,7 @@ th .mark { display: block; color: var(--warn); font-size: .8rem; line-height: 1.
 .shaded { font-size: .85rem; }
 .shaded th, .shaded td { padding: .3rem .45rem; }
 .shaded thead th { font-size: .78rem; }
-tr > th:first-child {
-  position: sticky; left: 0; background: var(--page) padding-box; /* rules stay in sight */
-}
+tr > th:first-child { position: sticky; left: 0; background: var(--page); }
 tr.best > th:first-child, tr.linked > th:first-child, tr:target > th:first-child {
   background-color: var(--mark);
 }
@@ -156,8 +155,7 @@ a + .sort { margin-left: .1rem; }
   h2 { margin-top: 2.8rem; }
   th, td { padding: .55rem .6rem; }
   .figures { grid-template-columns: 1fr; }
-  figure { overflow-x: auto; }
-  figure svg { min-width: 30rem; }
+  figure.wide { overflow-x: auto; }
   figure.wide svg { min-width: 36rem; }
   dl { grid-template-columns: 1fr; gap: 0; }
   dd { margin-bottom: .6rem; }

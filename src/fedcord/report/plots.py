@@ -114,7 +114,7 @@ def final_figure(board: Leaderboard) -> Figure:
     with house_style():
         from matplotlib.figure import Figure
 
-        fig = Figure(figsize=(6.8, 0.8 + 0.44 * len(board.rows)), layout="constrained")
+        fig = Figure(figsize=(5.4, 0.8 + 0.44 * len(board.rows)), layout="constrained")
         axes = fig.subplots()
         for place, row in enumerate(board.rows):
             colour, _ = _look(board, row)
