@@ -1,4 +1,4 @@
-"""A data set and a partition file as another library's clients hold them.
+r"""A data set and a partition file as another library's clients hold them.
 
     python studies/peer_split.py split.json --dataset mnist --mean 0.5 --std 0.5 --out peer
 
@@ -8,10 +8,10 @@ examples followed by test examples:
 
     {"train": [[client 0's], [client 1's], …], "test": [[client 0's], [client 1's], …]}
 
-Written are `peer/data.npz`, pixels from 0 to 1 less `mean` over `std`, without a common test set, and
+Written are `peer/data.npz`, pixels from 0 to 1 less `mean` over `std` and no common test set, and
 `peer/clients.json`:
 
-    fedcord run ditto --dataset "npz:peer/data.npz?scale=none" --partition file:peer/clients.json \\
+    fedcord run ditto --dataset "npz:peer/data.npz?scale=none" --partition file:peer/clients.json \
         --clients 0 --validation 0
 
 A run's accuracy is then that of all clients on their own test parts, every example counting once.
