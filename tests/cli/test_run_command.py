@@ -341,10 +341,10 @@ def test_a_users_own_algorithm_runs_by_its_place(tmp_path: Path) -> None:
 def test_a_users_mistake_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:
     done = fedcord_process("run", "fedavgg", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == (
-        "error: unknown algorithm 'fedavgg'; did you mean 'fedavg', 'fedsa' or 'fedtgp'? "
-        "`fedcord list algorithms` shows all.\n"
-    )
+    # the others named depend on what else is registered
+    assert done.stderr.startswith("error: unknown algorithm 'fedavgg'; did you mean 'fedavg', ")
+    assert done.stderr.endswith("? `fedcord list algorithms` shows all.\n")
+    assert done.stderr.count("\n") == 1
 
 
 def test_help_and_list_answer_without_torch(tmp_path: Path) -> None:

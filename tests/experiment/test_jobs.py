@@ -261,7 +261,7 @@ def test_processes_stay_for_the_next_study_and_who_is_killed_meanwhile_is_replac
 ) -> None:
     small = {**COMMON, "dataset": "synthetic?samples=60&dim=3", "model": ["mlp:2"], "rounds": 1}
     study = make_study(["fedavg"], small, 2)
-    with workers.Workers() as crew:
+    with contextlib.closing(workers.Workers()) as crew:
         crew.start(2)  # before anybody knows what for
         first = [one.process for one in crew.children]
         for name in ("a", "b"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import json
@@ -60,7 +61,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """All runs of the study, then leaderboard and page; 1 if a run or the page is missing."""
     from fedcord.experiment.workers import Workers
 
-    with Workers() as workers:
+    with contextlib.closing(Workers()) as workers:
         start_ahead(arguments, workers)
         return _execute(arguments, workers)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import shlex
@@ -60,7 +61,10 @@ def execute(arguments: argparse.Namespace) -> None:
 
     root = arguments.out or RUNS / f"tune-{plan.hash[:8]}"
     place = place_from(arguments, root)
-    with RunBars(arguments.json or arguments.quiet, plan.num_runs) as bars, Workers() as workers:
+    with (
+        RunBars(arguments.json or arguments.quiet, plan.num_runs) as bars,
+        contextlib.closing(Workers()) as workers,
+    ):
         tuning = tune_study(plan, root, place, runs_by(arguments, place, bars, workers))
     if arguments.json:
         sys.stdout.write(json.dumps({"root": str(root), **dataclasses.asdict(tuning)}) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -160,7 +161,7 @@ def compare(
     root = RUNS / name if out is None else Path(out)
     place = _place(root, engine, resume, workers, data_dirs, download, reuse, retry_failed)
 
-    with Workers() as processes:
+    with contextlib.closing(Workers()) as processes:
 
         def run_all(study: Study, below: Path) -> list[Failure]:
             own = _own_data(dataset)

@@ -113,7 +113,8 @@ def run_jobs(
     with contextlib.ExitStack() as held:
         data = held.enter_context(handed_over(dataset))
         if workers is None or data is not None:
-            workers = held.enter_context(Workers(None if data is None else data.file))
+            workers = Workers(None if data is None else data.file)
+            held.enter_context(contextlib.closing(workers))
         pool = _Pool(workers, place, news, data)
         try:
             yield from pool.run(list(jobs), min(count, len(jobs)), order)

@@ -7,8 +7,6 @@ this process has imported PyTorch itself. Nothing here does.
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from fedcord.engine.child import Child, end_children, start_child
 
 JOB = "fedcord.experiment.job"
@@ -26,15 +24,8 @@ class Workers:
         self._file = file
         self.children: list[Child] = []
 
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End all of them."""
         self.end(self.children)
 
     def start(self, count: int) -> None:

@@ -20,11 +20,12 @@ from fedcord.algorithms.contrastive.moon import MOON
 from fedcord.algorithms.kit.linear_head import head_of
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.contract import Env, ServerState, Update
+from fedcord.core.declaration import declaration_problems
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import build, conformed, declared_spaces, plain
 from fedcord.core.task import Task
-from fedcord.core.tensors import hash_tensors, select
+from fedcord.core.tensors import check_tensors, hash_tensors, select
 from fedcord.ops.symmetric import pack
 from tests import federation
 
@@ -46,10 +47,8 @@ def after(
         for k, data in enumerate(clients):
             done = method.client_update(state.shared, memories[k], data, here.at(k))
             updates[k], memories[k] = done.update, done.memory
-            assert {n: tuple(t.shape) for n, t in done.update.tensors.items()} == {
-                n: spec.shape
-                for n, spec in method.expected_update(state.shared, here.at(k)).items()
-            }
+            wanted = method.expected_update(state.shared, here.at(k))
+            check_tensors(done.update.tensors, wanted, f"client {k}")
         state = method.aggregate(state, iter(updates.items()), here)
     return state
 
@@ -78,6 +77,25 @@ def test_all_but_the_classifier_is_the_inner_method_with_one_round_less(
     assert body(ours) == body(alone)
     assert hash_tensors(ours.shared) != hash_tensors(alone.shared)
     assert ours.round == 4
+
+
+AVERAGING = (
+    *("fedavg", "fedprox", "moon", "fedrcl", "fedhpro", "fedproto+", "fedtgp+", "fedsa+"),
+    *("fedgmkd+", "scaffold", "fednova", "feddyn", "fedlc", "feddisco", "fedavgm", "fedadam"),
+    *("fedyogi", "fedadagrad", "ditto", "pfedme", "per-fedavg"),
+)
+
+
+@pytest.mark.parametrize("name", AVERAGING)
+def test_every_averaging_method_can_have_an_exact_head(name: str) -> None:
+    method = build(ExactHead, {"of": name})
+    assert method.review(federation.task()).errors == ()
+    assert declaration_problems(method) == []
+    few = CLIENTS[:2]
+    ours, alone = after(method, 2, few), after(method.inner, 1, few)
+    assert body(ours) == body(alone)
+    scores = method.predictor(ours.model, {}, federation.env(rounds=2)).scores(PEOPLE.test.inputs)
+    assert float((scores.argmax(1) == PEOPLE.test.labels).float().mean()) > 0.8
 
 
 def test_the_exact_head_is_the_ridge_regression_of_pooled_features() -> None:

@@ -39,6 +39,9 @@ NAMES = [
     "feature-bank",
     "two-stage",
     "flare-lpa",
+    "flare-fisher",
+    "flare-ties",
+    "flare-dare",
 ]
 
 NEIGHBOURS = [
@@ -65,6 +68,9 @@ NEIGHBOURS = [
     ("v13", "flare-as-logged", {"policy", "local"}),
     ("flare", "flare-scale-free", {"alignment", "policy"}),
     ("flare", "flare-lpa", {"server"}),
+    ("flare", "flare-fisher", {"server"}),
+    ("flare", "flare-ties", {"server"}),
+    ("flare", "flare-dare", {"server"}),
 ]
 
 

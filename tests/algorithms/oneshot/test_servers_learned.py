@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.kit.encoder import encoder_tensors
 from fedcord.algorithms.oneshot.member import Member
+from fedcord.algorithms.oneshot.servers.aggregator import Common
 from fedcord.algorithms.oneshot.servers.kronecker import factored_layers, kronecker_factors
 from fedcord.algorithms.oneshot.servers.lpa import Posterior, solve_layer
 from fedcord.algorithms.oneshot.servers.server import Server
@@ -58,11 +59,11 @@ def test_28_lpa_with_identity_factors_is_the_weighted_mean(
         for k, m in uploads.items()
     }
     mean = Server(kind="param_avg")
-    wanted, found = mean.fuse(plain, None, here), server.fuse(plain, None, here)
+    wanted, found = mean.fuse(plain, Common(), here), server.fuse(plain, Common(), here)
     assert wanted.keys() == found.keys()
     for name, tensor in wanted.items():
         torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-6)
-    curved = server.fuse(uploads, None, here)
+    curved = server.fuse(uploads, Common(), here)
     assert any(not torch.allclose(curved[n], t, atol=1e-3) for n, t in wanted.items())
 
 

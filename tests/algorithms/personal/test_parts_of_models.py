@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
+from fedcord.algorithms.kit.combine import Combine
 from fedcord.algorithms.kit.local_sgd import LocalSGD
-from fedcord.algorithms.kit.model_exchange import MODEL, first_network
+from fedcord.algorithms.kit.model_exchange import MODEL, AveragesModels, first_network
 from fedcord.algorithms.kit.partial_model import KeepsPartOfModel
 from fedcord.algorithms.personal.fedbabu import FedBABU
 from fedcord.algorithms.personal.fedbn import FedBN
@@ -177,3 +179,20 @@ def test_clipped_and_plain_training_agree_for_the_whole_network() -> None:
         memory = method.client_update(shared, {}, data, env).memory
         values.append(memory["model.linear_layers.1.weight"])
     assert torch.allclose(values[0], values[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("cls", [FedPer, FedRep, FedBN, FedBABU])
+def test_parts_can_be_joined_by_a_robust_rule(cls: type[AveragesModels]) -> None:
+    """The median of every sent weight, against NumPy; such rounds cannot be masked."""
+    method = cls(combine=Combine("median"))
+    env, people = federation.env(), federation.population()
+    assert not method.traits.sums_suffice
+    state = method.init(env)
+    updates = [
+        (k, method.client_update(state.shared, {}, people.client(k), env.at(k)).update)
+        for k in (0, 1, 3)
+    ]
+    after = method.aggregate(state, iter(updates), env)
+    for name, tensor in after.shared.items():
+        sent = np.stack([update.tensors[name].numpy() for _, update in updates])
+        assert np.allclose(tensor.numpy(), np.median(sent, axis=0), atol=1e-7)

@@ -12,12 +12,12 @@ and features.
 | Z_k, Y_k | features and one-hot labels of client k |
 | A_k = Z_k'Z_k, b_k = Z_k'Y_k | `stats.gram` (one triangle), `stats.moment` |
 | W = (A + λI)⁻¹ b | `head.weight`; λ is `ridge`, 0.01 in the authors' settings |
-| w_c / ‖w_c‖, which keeps frequent classes from winning by length | `normalise` |
+| w_c / ‖w_c‖, in the authors' code | `normalise` |
 | random features (Fed3R-RF) | `features.expansion=rff`, the preset `fed3r-rf` |
 
 Deviations: the paper visits clients over several rounds and adds up; here all that take part are
 heard in one round, which gives the same sums. Random features are drawn for vectors of length one,
-which `fed3r-rf` therefore makes of them first, and there are 2048 of them (paper: up to 10,000).
+which `fed3r-rf` therefore makes of them first, and their number, 2048, is ours.
 The constant feature is ridged like the others, as in the authors' code. A class that nobody has
 cannot be predicted.
 

@@ -15,10 +15,9 @@ nothing, unless the feature map is a network that is not frozen. Stays: samples 
 
     scores = z·m_c / ‖m_c‖
 
-Deviations: the authors' clients send means and counts, of which the server makes the sums that are
-sent here; sums can also be masked. There is no bias (their code leaves the untrained one in the
-layer). A class that nobody has cannot be predicted. Their second stage, fine-tuning from this head,
-is `fed3r+ft` with another head.
+Deviations: there is no bias (the authors' code leaves the untrained one in the layer). A class that
+nobody has cannot be predicted. Their second stage, fine-tuning from this head, is `fed3r+ft` with
+another head.
 
 Limits: one client with all samples is the nearest class mean by angle; so is any partition.
 """

@@ -10,14 +10,14 @@ as with the inner method; samples and features.
 | paper | here |
 |---|---|
 | N_{c,k}; μ_{c,k}, Σ_{c,k} of client k | `class.count`; `class.sum`, `class.square` tell the same |
-| μ_c, Σ_c (eq. 4 and 5) | `gaussians`, from the sums of sums |
+| μ_c, Σ_c of everybody | `gaussians`, from the sums of sums |
 | M_c virtual features of class c | `virtual`, the same for every class |
 | calibrated classifier | the averaged one, trained on by `epochs`, `lr`, `batch_size` |
 
     Σ_c = (Σ_k Σ z z' − N_c μ_c μ_c') / (N_c − 1)
 
-Deviations: clients send sums where the paper's send means and covariances; equations 4 and 5 make
-of those what the sums are. Sums can also be masked. A class with a single sample has covariance 0;
+Deviations: clients send sums where the paper's send means and covariances, from which the same μ_c
+and Σ_c follow. Sums can also be masked. A class with a single sample has covariance 0;
 one that nobody has gets no virtual features.
 
 Limits: all of the model but its classifier has the bits of the inner method after n − 1 rounds.

@@ -12,7 +12,7 @@ samples and features.
 | W = (A + λI)⁻¹ b | `ridge`, 0.01 in the authors' settings |
 | w_c / ‖w_c‖ | as in `fed3r` |
 | softmax(x·w_c / τ), so that the cross-entropy starts small | weight and bias over `temperature` |
-| FT, FT-FEAT (classifier fixed), FT-LP (linear probing) | `train` = all, features, classifier |
+| fine-tuning with the classifier trained or fixed | `train` = all or features |
 
 Deviations: τ is put into the classifier, once, so that what comes out is an ordinary network; with
 `train=all` its learning rate is thereby τ² of the paper's. The first network is the one `--model`

@@ -71,7 +71,6 @@ class HasHeadRound(ABC):
                 f"of = {shown(self.of)}: must be a method that averages models over as many rounds "
                 "as one likes, such as fedavg, fedprox or moon."
             )
-
         if traits.accounts_privacy:
             raise ConfigError(
                 f"of = {shown(self.of)}: its noise would not cover the exact sums of features that "

@@ -135,9 +135,29 @@ PRESETS: Mapping[str, Rung] = MappingProxyType(
             "FLARE with one model fused from layer-wise posteriors",
             {"anchors": _ETF, "policy": _FLARE, "server": {"kind": "lpa"}},
         ),
+        "flare-fisher": Rung(
+            "FLARE with one model, weights averaged by how sure clients are (after FedFisher)",
+            {"anchors": _ETF, "policy": _FLARE, "server": {"kind": "fisher"}},
+        ),
+        "flare-ties": Rung(
+            "FLARE with one model of the changes that clients agree on (after TIES)",
+            {"anchors": _ETF, "policy": _FLARE, "server": {"kind": "ties"}},
+        ),
+        "flare-dare": Rung(
+            "FLARE with one model, a random part of clients' changes dropped (after DARE)",
+            {"anchors": _ETF, "policy": _FLARE, "server": {"kind": "dare"}},
+        ),
     }
 )
 """Presets by name, in the order of the ladder."""
 
-FOR_USE = ("fafi", "flare", "flare-scale-free", "flare-lpa")
+FOR_USE = (
+    "fafi",
+    "flare",
+    "flare-scale-free",
+    "flare-lpa",
+    "flare-fisher",
+    "flare-ties",
+    "flare-dare",
+)
 """Presets to work with; the others are steps of docs/algorithms/ladder.md, to be reproduced."""

@@ -56,6 +56,7 @@ from fedcord.algorithms.oneshot.objective import Objective
 from fedcord.algorithms.oneshot.policy import Policy, Sigma
 from fedcord.algorithms.oneshot.rules import client_review, cross_rules
 from fedcord.algorithms.oneshot.schedule import Plan
+from fedcord.algorithms.oneshot.servers.aggregator import Common
 from fedcord.algorithms.oneshot.servers.server import Server
 from fedcord.core.contract import (
     METRIC,
@@ -130,8 +131,8 @@ class OneShot:
     def work(self, shared: Tensors, env: Env) -> Work | None:
         """All parts but the server, of which only what it asks clients to send matters."""
         parts = plain(self)
-        server = parts.pop("server")
-        asked = server["posterior"]["batch_size"] if server["kind"] == "lpa" else None
+        del parts["server"]
+        asked = self.server.asked
         settings = {"procedure": "oneshot", "chunk": env.round, **parts, "factors": asked}
         return Work(settings, shared)
 
@@ -174,10 +175,11 @@ class OneShot:
         points = self.anchors.points(state.shared[PROTOTYPES], env)
         trained = {name for name, _ in env.task.scratch_network().named_parameters()}
         measured = oneshot_metrics.measure(list(members.values()), trained, points)
+        common = Common(points, state.shared)
         return state.next(
             shared=state.shared,
             private=prefixed(METRIC, {n: torch.tensor(value) for n, value in measured.items()}),
-            result=prefixed(FUSED, self.server.fuse(members, points, env)),
+            result=prefixed(FUSED, self.server.fuse(members, common, env)),
         )
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:

@@ -31,7 +31,7 @@ import torch
 
 from fedcord.algorithms.kit.cross_entropy_training import train_received
 from fedcord.algorithms.kit.local_sgd import LocalSGD
-from fedcord.algorithms.kit.model_exchange import AveragesModels, model_spec
+from fedcord.algorithms.kit.model_exchange import AveragesModels, fine_tuning_review, model_spec
 from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
 from fedcord.algorithms.kit.steps import gradient_weight, needs_sgd
 from fedcord.algorithms.kit.trained_weights import trained_weights
@@ -45,6 +45,7 @@ from fedcord.core.contract import (
     Update,
     Updates,
 )
+from fedcord.core.declaration import review_of_parts
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -70,7 +71,11 @@ class FedNova(AveragesModels):
 
     def review(self, task: Task) -> Review:
         """Whether the way of a client adds up its gradients."""
-        return super().review(task) + needs_sgd(self.local, "fednova")
+        return (
+            review_of_parts(self, task)
+            + fine_tuning_review(self)
+            + needs_sgd(self.local, "fednova")
+        )
 
     def can_stack(self, task: Task) -> bool:
         """Whether the network and settings are plain enough to train clients in one go."""

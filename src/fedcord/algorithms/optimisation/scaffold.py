@@ -39,6 +39,7 @@ from fedcord.algorithms.kit.local_sgd import AdjustGradients, LocalSGD
 from fedcord.algorithms.kit.model_exchange import (
     AveragesModels,
     cross_entropy,
+    fine_tuning_review,
     first_model,
     model_update,
     received_model,
@@ -46,6 +47,7 @@ from fedcord.algorithms.kit.model_exchange import (
 from fedcord.algorithms.kit.steps import gradient_weight, needs_sgd
 from fedcord.algorithms.kit.trained_weights import trained_weights
 from fedcord.core.contract import ClientResult, Env, Review, ServerState, Traits, Update, Updates
+from fedcord.core.declaration import review_of_parts
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
@@ -80,7 +82,7 @@ class SCAFFOLD(AveragesModels):
     def review(self, task: Task) -> Review:
         """Option II reads gradients from the way that was made, which SGD alone allows."""
         own = needs_sgd(self.local, 'variate = "steps"') if self.variate == "steps" else Review()
-        return super().review(task) + own
+        return review_of_parts(self, task) + fine_tuning_review(self) + own
 
     def init(self, env: Env) -> ServerState:
         """A freshly drawn model, and a control variate of zero."""

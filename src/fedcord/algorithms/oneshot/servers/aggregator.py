@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import Tensor
@@ -15,15 +16,28 @@ Members = Mapping[ClientId, Member]
 """Uploads by client, in ascending order, each of at least one example."""
 
 
+@dataclass(frozen=True)
+class Common:
+    """What all members had in common.
+
+    Attributes:
+        anchors: [C, D] the clients' anchors, or None where they have none.
+        start: the encoder and prototypes they were first sent, named as in that message.
+    """
+
+    anchors: Tensor | None = None
+    start: Tensors = field(default_factory=dict)
+
+
 class Aggregator(Protocol):
     """Fuses uploads once and answers with the result; a frozen object of options."""
 
-    def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
+    def fuse(self, members: Members, common: Common, env: Env) -> dict[str, Tensor]:
         """Everything prediction needs, as named tensors.
 
         Args:
             members: the uploads.
-            anchors: [C, D] the clients' common anchors, or None where they have none.
+            common: what they started from and went towards.
             env: the server's place.
         """
         ...

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.kit.ensemble import member_outputs, pack, weighted_sum
 from fedcord.algorithms.kit.outputs import features_of
-from fedcord.algorithms.oneshot.servers.aggregator import Members
+from fedcord.algorithms.oneshot.servers.aggregator import Common, Members
 from fedcord.algorithms.oneshot.servers.members import (
     check_equal_features,
     mean_prototypes,
@@ -35,7 +35,7 @@ class FeatureEnsemble:
     proto_weighting: str
     batch_norm: str
 
-    def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
+    def fuse(self, members: Members, common: Common, env: Env) -> dict[str, Tensor]:
         """All encoders, `fused.weights` [K] and `fused.prototypes` [C, D]."""
         check_equal_features(members, env)
         return {

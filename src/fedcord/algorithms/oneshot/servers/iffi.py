@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.kit.ensemble import member_outputs
 from fedcord.algorithms.kit.outputs import features_of
-from fedcord.algorithms.oneshot.servers.aggregator import Members
+from fedcord.algorithms.oneshot.servers.aggregator import Common, Members
 from fedcord.algorithms.oneshot.servers.feature_ensemble import (
     PROTOTYPES,
     WEIGHTS,
@@ -38,9 +38,9 @@ class IFFI:
     ensemble: FeatureEnsemble
     noise_samples: int
 
-    def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
+    def fuse(self, members: Members, common: Common, env: Env) -> dict[str, Tensor]:
         """The feature ensemble's tensors and `fused.noise` [K, D]."""
-        result = self.ensemble.fuse(members, anchors, env)
+        result = self.ensemble.fuse(members, common, env)
         noise = noise_directions(result, env, self.noise_samples, self.ensemble.batch_norm)
         return {**result, NOISE: noise}
 

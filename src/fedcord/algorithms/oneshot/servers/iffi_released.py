@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.kit.ensemble import member_outputs, num_members
 from fedcord.algorithms.kit.outputs import features_of
-from fedcord.algorithms.oneshot.servers.aggregator import Members
+from fedcord.algorithms.oneshot.servers.aggregator import Common, Members
 from fedcord.algorithms.oneshot.servers.feature_ensemble import PROTOTYPES
 from fedcord.algorithms.oneshot.servers.iffi import IFFI
 from fedcord.algorithms.oneshot.servers.noise import NOISE, informativeness
@@ -30,9 +30,9 @@ class IFFIReleased:
 
     iffi: IFFI
 
-    def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
+    def fuse(self, members: Members, common: Common, env: Env) -> dict[str, Tensor]:
         """As `IFFI`."""
-        return self.iffi.fuse(members, anchors, env)
+        return self.iffi.fuse(members, common, env)
 
     def scores(self, result: Tensors, env: Env) -> Scores:
         """Cosine to each prototype times its length, [B, C]."""

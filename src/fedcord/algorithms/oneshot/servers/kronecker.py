@@ -71,7 +71,7 @@ def kronecker_factors(
     spec = factor_spec(network, prototypes.shape[0])
     sums = {name: torch.zeros(s.shape, dtype=torch.float64) for name, s in spec.items()}
     seen: dict[str, tuple[Tensor, Tensor]] = {}
-    hooks = [layer.register_forward_hook(_note(seen, name)) for name, layer in layers.items()]
+    hooks = [layer.register_forward_hook(noting(seen, name)) for name, layer in layers.items()]
     try:
         for start in range(0, len(examples), batch_size):
             chosen = slice(start, start + batch_size)
@@ -97,6 +97,15 @@ def kronecker_factors(
     return {name: (total / max(len(examples), 1)).float() for name, total in sums.items()}
 
 
+def noting(seen: dict[str, tuple[Tensor, Tensor]], name: str) -> Callable[..., None]:
+    """A forward hook that writes down a layer's input and output."""
+
+    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        seen[name] = (inputs[0].detach(), output)
+
+    return hook
+
+
 def layer_matrix(weight: Tensor, bias: Tensor | None) -> Tensor:
     """M [out, in] of a layer, its bias as the last column."""
     matrix = weight.flatten(1)
@@ -118,13 +127,6 @@ def _rows(layer: Layer, inputs: Tensor, gradients: Tensor) -> tuple[Tensor, Tens
     if layer.bias is not None:
         inputs = torch.cat([inputs, inputs.new_ones(len(inputs), 1)], dim=1)
     return inputs, gradients
-
-
-def _note(seen: dict[str, tuple[Tensor, Tensor]], name: str) -> Callable[..., None]:
-    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        seen[name] = (inputs[0].detach(), output)
-
-    return hook
 
 
 def _num_inputs(layer: Layer) -> int:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.oneshot.servers.aggregator import Members
+from fedcord.algorithms.oneshot.servers.aggregator import Common, Members
 from fedcord.algorithms.oneshot.servers.kronecker import (
     PROTOTYPES,
     factored_layers,
@@ -72,9 +72,9 @@ class LPA:
     average: ParamAvg
     posterior: Posterior
 
-    def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
+    def fuse(self, members: Members, common: Common, env: Env) -> dict[str, Tensor]:
         """`fused.model.*` and `fused.prototypes` [C, D]."""
-        fused = self.average.fuse(members, anchors, env)
+        fused = self.average.fuse(members, common, env)
         weights = member_weights(members, self.average.weighting).double()
         everyone = list(members.values())
         network = env.task.scratch_network(next(iter(members)))

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.kit.ensemble import log_of_mean, member_outputs, pack, weighted_sum
 from fedcord.algorithms.kit.outputs import features_of
-from fedcord.algorithms.oneshot.servers.aggregator import Members
+from fedcord.algorithms.oneshot.servers.aggregator import Common, Members
 from fedcord.algorithms.oneshot.servers.members import member_weights
 from fedcord.core.contract import Env, Scores
 from fedcord.core.tensors import Tensors, select
@@ -31,7 +31,7 @@ class OutputEnsemble:
     weighting: str
     batch_norm: str
 
-    def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
+    def fuse(self, members: Members, common: Common, env: Env) -> dict[str, Tensor]:
         """All encoders, `fused.weights` [K] and `own.<place>` [C, D]; feature sizes may differ."""
         own = {f"own.{place}": m.prototypes for place, m in enumerate(members.values())}
         models = pack({client: member.model for client, member in members.items()}, env)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedcord.algorithms.kit.encoder import held_encoder
-from fedcord.algorithms.oneshot.servers.aggregator import Members
+from fedcord.algorithms.oneshot.servers.aggregator import Common, Members
 from fedcord.algorithms.oneshot.servers.members import check_equal_models, member_weights
 from fedcord.core.contract import Env, Scores
 from fedcord.core.tensors import Tensors, prefixed, select
@@ -30,7 +30,7 @@ class ParamAvg:
     weighting: str
     buffers: str
 
-    def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
+    def fuse(self, members: Members, common: Common, env: Env) -> dict[str, Tensor]:
         """`fused.model.*` and `fused.prototypes` [C, D]."""
         check_equal_models(members, env)
         weights = member_weights(members, self.weighting).tolist()

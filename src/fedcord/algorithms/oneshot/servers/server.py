@@ -13,8 +13,15 @@ from torch import Tensor, nn
 
 from fedcord.algorithms.oneshot.member import Member
 from fedcord.algorithms.oneshot.released_inputs import image_problem, not_normalised
-from fedcord.algorithms.oneshot.servers.aggregator import Aggregator
+from fedcord.algorithms.oneshot.servers.aggregator import Aggregator, Common
+from fedcord.algorithms.oneshot.servers.dare import Dare
+from fedcord.algorithms.oneshot.servers.diagonal_fisher import (
+    Certainty,
+    diagonal_fisher,
+    fisher_spec,
+)
 from fedcord.algorithms.oneshot.servers.feature_ensemble import FeatureEnsemble
+from fedcord.algorithms.oneshot.servers.fisher import Fisher
 from fedcord.algorithms.oneshot.servers.iffi import IFFI
 from fedcord.algorithms.oneshot.servers.iffi_released import IFFIReleased
 from fedcord.algorithms.oneshot.servers.kronecker import factor_spec, kronecker_factors
@@ -23,6 +30,7 @@ from fedcord.algorithms.oneshot.servers.members import WEIGHTINGS, holding_data
 from fedcord.algorithms.oneshot.servers.noise import noise_problem
 from fedcord.algorithms.oneshot.servers.output_ensemble import OutputEnsemble
 from fedcord.algorithms.oneshot.servers.param_avg import ParamAvg
+from fedcord.algorithms.oneshot.servers.ties import Ties, Trimming
 from fedcord.algorithms.oneshot.servers.trainable_protos import PrototypeTraining, TrainableProtos
 from fedcord.core.contract import ClientId, Env, Review, Scores
 from fedcord.core.examples import ClientData
@@ -39,6 +47,9 @@ KINDS = (
     "logit_ensemble",
     "trainable_protos",
     "lpa",
+    "fisher",
+    "ties",
+    "dare",
 )
 WITH_NOISE = ("iffi", "iffi_released")
 
@@ -63,7 +74,7 @@ class Server:
     )
     buffers: str = param(
         "mean",
-        "batch-norm statistics of param_avg and lpa; `first` is the released code's",
+        "batch-norm statistics of one fused model; `first` is the released code's",
         choices=("mean", "first"),
     )
     test_inputs: str = param(
@@ -75,6 +86,11 @@ class Server:
     iffi_by_size: bool = param(False, "whether iffi multiplies informativeness by w_i too")
     training: PrototypeTraining = param(PrototypeTraining(), "how trainable_protos learns")
     posterior: Posterior = param(Posterior(), "lpa")
+    certainty: Certainty = param(Certainty(), "fisher")
+    trimming: Trimming = param(Trimming(), "ties")
+    drop: float = param(
+        0.2, "dare: share of each member's change that is dropped (paper: p)", at_least=0, below=1
+    )
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -89,16 +105,16 @@ class Server:
         return Review(errors=tuple(problem for problem in found if problem is not None))
 
     def fuse(
-        self, members: Mapping[ClientId, Member], anchors: Tensor | None, env: Env
+        self, members: Mapping[ClientId, Member], common: Common, env: Env
     ) -> dict[str, Tensor]:
         """What prediction needs, for `ServerState.result`.
 
         Args:
             members: uploads by client; those without examples are left out.
-            anchors: [C, D] the clients' common anchors, or None.
+            common: what all members started from and went towards.
             env: the server's place.
         """
-        return self._aggregator().fuse(holding_data(members), anchors, env)
+        return self._aggregator().fuse(holding_data(members), common, env)
 
     def scores(self, result: Tensors, env: Env) -> Scores:
         """The fused model, ready to answer; reads only what `fuse` gave."""
@@ -109,9 +125,17 @@ class Server:
 
     def extra_spec(self, env: Env) -> Mapping[str, TensorSpec]:
         """What clients must add to their upload for this aggregator, by name."""
-        if self.kind != "lpa":
+        asked = {"lpa": factor_spec, "fisher": fisher_spec}.get(self.kind)
+        if asked is None:
             return {}
-        return factor_spec(env.task.scratch_network(env.client), env.task.num_classes)
+        return asked(env.task.scratch_network(env.client), env.task.num_classes)
+
+    @property
+    def asked(self) -> object:
+        """What decides `extra_upload`, as a plain value; None where nothing is asked for."""
+        if self.kind == "fisher":
+            return {"fisher": self.certainty.labels}
+        return self.posterior.batch_size if self.kind == "lpa" else None
 
     def extra_upload(
         self, network: nn.Module, prototypes: Tensor, data: ClientData, env: Env
@@ -124,6 +148,8 @@ class Server:
             data: the client's.
             env: the client's place.
         """
+        if self.kind == "fisher":
+            return diagonal_fisher(network, prototypes, data.train, env, self.certainty)
         if self.kind != "lpa":
             return {}
         size = self.posterior.batch_size
@@ -157,5 +183,8 @@ _AGGREGATORS: Mapping[str, Callable[[Server], Aggregator]] = MappingProxyType(
         "logit_ensemble": lambda s: OutputEnsemble("scores", s.weighting, s.ensemble_bn),
         "trainable_protos": lambda s: TrainableProtos(_ensemble(s), s.training),
         "lpa": lambda s: LPA(_average(s), s.posterior),
+        "fisher": lambda s: Fisher(_average(s), s.certainty),
+        "ties": lambda s: Ties(_average(s), s.trimming),
+        "dare": lambda s: Dare(_average(s), s.drop),
     }
 )

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedcord.algorithms.oneshot.servers.aggregator import Members
+from fedcord.algorithms.oneshot.servers.aggregator import Common, Members
 from fedcord.algorithms.oneshot.servers.feature_ensemble import PROTOTYPES, FeatureEnsemble
 from fedcord.algorithms.oneshot.servers.members import mean_prototypes
 from fedcord.core.contract import Env, Scores
@@ -61,12 +61,15 @@ class TrainableProtos:
     ensemble: FeatureEnsemble
     training: PrototypeTraining
 
-    def fuse(self, members: Members, anchors: Tensor | None, env: Env) -> dict[str, Tensor]:
+    def fuse(self, members: Members, common: Common, env: Env) -> dict[str, Tensor]:
         """The feature ensemble's tensors with `fused.prototypes` trained."""
-        result = self.ensemble.fuse(members, anchors, env)
+        result = self.ensemble.fuse(members, common, env)
         prototypes = torch.stack([member.prototypes for member in members.values()])  # [K, C, D]
         mean = mean_prototypes(members, "uniform")
-        return {**result, PROTOTYPES: train_prototypes(self.training, prototypes, mean, anchors)}
+        return {
+            **result,
+            PROTOTYPES: train_prototypes(self.training, prototypes, mean, common.anchors),
+        }
 
     def scores(self, result: Tensors, env: Env) -> Scores:
         """As the feature ensemble."""
