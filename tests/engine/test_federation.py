@@ -204,6 +204,36 @@ def test_memory_and_tests_are_waited_for_whatever_the_deadline() -> None:
     assert set(finish_clients(algorithm, reached, state, 0, EVERYONE)) == {0, 1, 3}
 
 
+def test_a_round_is_not_held_up_by_who_is_late_to_its_test() -> None:
+    """All but the last: then everybody is waited for."""
+
+    class Slow(SequentialTransport):
+        """Hurried tests come too late; there are as many as were asked for in a hurry."""
+
+        hurried = 0
+
+        def exchange(
+            self, request: Request, parcels: Sequence[Parcel], deadline: float | None = None
+        ) -> Iterator[Delivery]:
+            if request.verb != "evaluate" or deadline is None:
+                yield from super().exchange(request, parcels, None)
+                return
+            Slow.hurried += 1
+            for place in range(len(parcels)):
+                yield Delivery(place, "late", reason="no answer within 5 s")
+
+    people = replace(federation.population(), test=federation.examples(0, 0))
+    reached = Federation(Slow(_node(people=people)), patience=Patience(0.0, deadline=5.0))
+    _, (first, last) = _run(reached, rounds=2)
+    assert Slow.hurried == 1
+    assert "client 0 is not in the test of this round: no answer within 5 s." in first.events
+    assert first.evaluation is not None
+    assert first.evaluation.total == 0
+    assert last.evaluation is not None
+    assert last.evaluation.total > 0
+    assert not last.events
+
+
 @pytest.mark.parametrize(
     "change", [{"task": 3}, {"members": [[0, 1]]}, {"members": [[0, -1, 0, 0]]}, {"data": None}]
 )

@@ -122,6 +122,28 @@ def test_after_the_deadline_everybody_else_is_late() -> None:
     assert found[1].reason == "no answer within 0.05 s"
 
 
+def test_who_is_busy_with_the_past_gets_nothing_that_others_can_do() -> None:
+    said: list[RecordDict | None] = [None]
+    grid = FakeGrid({1: lambda _: said[0], 2: _echo})
+    transport = FlowerTransport(grid, "the terms")
+    late = list(transport.exchange(REQUEST, [Parcel((0,), node=0)], 0.05))
+    assert [one.outcome for one in late] == ["late"]
+    anywhere = [Parcel((k,)) for k in range(3)]
+    assert {one.node for one in transport.exchange(REQUEST, anywhere)} == {1}
+    said[0] = to_records(pack_replies([]))  # at last, and nobody asks for it any more
+    found = {one.node for _ in range(3) for one in transport.exchange(REQUEST, anywhere)}
+    assert found == {0, 1}
+
+
+def test_where_all_are_busy_the_next_message_waits_its_turn() -> None:
+    grid = FakeGrid({1: lambda _: None})
+    transport = FlowerTransport(grid, "the terms")
+    for _ in range(2):
+        (found,) = transport.exchange(REQUEST, [Parcel((0,))], 0.05)
+        assert found.outcome == "late"
+    assert len(grid.sent) == 2
+
+
 def test_a_second_answer_is_nobodys() -> None:
     grid = FakeGrid({1: _echo})
     grid.duplicate = True

@@ -202,6 +202,7 @@ class Federation:
         stacked: bool = False,
         options: Mapping[str, Any] | None = None,
         own: Mapping[ClientId, Tensors] | None = None,
+        hurried: bool = False,
     ) -> Iterator[Reply | Missing]:
         """What each of `clients`, which must ascend, answers; in their order.
 
@@ -212,6 +213,7 @@ class Federation:
             stacked: whether clients at one place are visited together.
             options: what else the verb needs to know.
             own: what goes to one client alone, which is then not stacked.
+            hurried: whether the deadline holds, as it does for all that makes a round.
         """
         request = replace(request, run=self._run)
         parcels = self._parcels(clients, stacked, options or {})
@@ -221,8 +223,8 @@ class Federation:
         waiting, heard = dict[ClientId, Reply | Missing](), set[ClientId]()
         turns = iter(clients)
         turn = next(turns, None)
-        # only rounds are hurried: what is asked after them is asked of everybody
-        deadline = self.patience.deadline if phase in ROUND else None
+        # what is asked after the rounds is asked of everybody
+        deadline = self.patience.deadline if hurried or phase in ROUND else None
         for delivery in self._transport.exchange(request, parcels, deadline):
             asked = delivery.clients or parcels[delivery.place].clients
             for found in self._sorted_out(request, asked, delivery, phase):
@@ -244,8 +246,11 @@ class Federation:
             yield waiting.pop(turn, Missing(turn, "absent", "no answer to this request"))
             turn = next(turns, None)
 
-    def evaluate(self, request: Request, detail: Detail) -> Evaluation:
-        """The shared model on the common test set, shared out over the nodes."""
+    def evaluate(self, request: Request, detail: Detail, hurried: bool = False) -> Evaluation:
+        """The shared model on the common test set, shared out over the nodes.
+
+        Where it is `hurried`, what a node has not answered by the deadline goes to another.
+        """
         size = BATCH if len(self._testers) > 1 else max(1, self.common_test)
         starts, more = range(0, self.common_test, size), detail.options()
         request = replace(request, run=self._run)
@@ -254,7 +259,9 @@ class Federation:
             missing = [start for start in starts if start not in found]
             spans = [{"first": n, "last": min(n + size, self.common_test), **more} for n in missing]
             parcels = [Parcel((), s, self._tester(i + attempt)) for i, s in enumerate(spans)]
-            for delivery in self._transport.exchange(request, parcels):
+            is_last = attempt + 1 == len(self._testers)
+            deadline = self.patience.deadline if hurried and not is_last else None
+            for delivery in self._transport.exchange(request, parcels, deadline):
                 for reply in self._opened(delivery, "evaluation"):
                     sums = Evaluation.from_plain(reply.values, reply.tensors)
                     found[missing[delivery.place]] = sums

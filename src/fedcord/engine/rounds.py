@@ -144,7 +144,9 @@ def run_rounds(
             if is_last or (round_ + 1) % schedule.evaluate_every == 0:
                 test = _request("evaluate", state.model, here, step=round_ + 1)
                 detail = schedule.final_detail if is_last else schedule.detail
-                evaluation, models_of = evaluate_model(algorithm, federation, test, detail)
+                evaluation, models_of = evaluate_model(
+                    algorithm, federation, test, detail, hurried=not is_last
+                )
             passed = federation.take_traffic()
             is_probe = bool(traits.probes) and cast(Probes, algorithm).is_probe(here)
             if is_probe:
@@ -179,6 +181,7 @@ def evaluate_model(
     request: Request,
     detail: Detail,
     without: Collection[ClientId] = (),
+    hurried: bool = False,
 ) -> tuple[Evaluation, int | None]:
     """The shared model, or clients' own, on the common test set.
 
@@ -191,19 +194,22 @@ def evaluate_model(
         request: to evaluate.
         detail: what to count beside what is always counted.
         without: clients that are not asked.
+        hurried: whether rounds go on without who is late; an event says who is not in the sums.
 
     Returns:
         The sums, and how many clients' own models they are over; None for the shared one.
     """
     is_own, is_common = algorithm.traits.keeps_own_models, federation.common_test > 0
     if is_common and not is_own:
-        return federation.evaluate(request, detail), None
+        return federation.evaluate(request, detail, hurried), None
     asked = federation.keepers if is_own else tuple(sorted(federation.members))
     asked = tuple(
         k for k in asked if k not in without and (is_common or federation.members[k].test > 0)
     )
     options = {"common": is_common, **detail.options()}
-    answers = federation.ask(request, asked, "evaluation", options=options)
+    answers = federation.ask(request, asked, "evaluation", options=options, hurried=hurried)
+    if hurried:
+        answers = _noting_the_late(answers, federation)
     # one by one: a thousand clients' histograms are not kept beside each other
     total = sum((sums for _, sums in _sums(answers, federation.said)), Evaluation())
     return total, len(asked) if is_own else None
@@ -282,6 +288,16 @@ def validate_clients(
     with torch_threads(threads):
         answers = federation.ask(request, clients, "evaluation", options=detail.options())
         return sum((sums for _, sums in _sums(answers, federation.said)), Evaluation())
+
+
+def _noting_the_late(
+    answers: Iterator[Reply | Missing], federation: Federation
+) -> Iterator[Reply | Missing]:
+    for answer in answers:
+        if isinstance(answer, Missing) and answer.outcome == "late":
+            said = federation.said(answer.client)
+            federation.events.append(f"{said} is not in the test of this round: {answer.reason}.")
+        yield answer
 
 
 def _sums(

@@ -74,6 +74,7 @@ class FlowerTransport:
         self._seen: list[int] = []  # Flower's numbers; their place is ours
         self._present: set[int] = set()
         self._looked_at = -ROLL_SECONDS
+        self._late: dict[str, _Asked] = {}  # what nodes were still busy with after a deadline
 
     @property
     def nodes(self) -> Sequence[int]:
@@ -101,6 +102,7 @@ class FlowerTransport:
         self._look()
         while waiting or asked:
             unsent = []
+            self._hear_the_late()
             for place in waiting:
                 node = self._free_node(parcels[place], asked)
                 if node is None:
@@ -122,6 +124,7 @@ class FlowerTransport:
                 late = waiting + [one.place for one in asked.values()]
                 for place in sorted(late):
                     yield Delivery(place, "late", reason=f"no answer within {deadline:g} s")
+                self._late |= asked
                 return
             if deliveries:
                 pause = SHORTEST_PAUSE
@@ -137,7 +140,15 @@ class FlowerTransport:
             return None if parcel.node in taken else parcel.node
         if not self._present:
             return 0  # nobody is there at all
-        return next((node for node in sorted(self._present) if node not in taken), None)
+        # what anybody can do does not wait for who is busy with the past, unless all are
+        idle = self._present - {one.node for one in self._late.values()} or self._present
+        return min(idle - taken, default=None)
+
+    def _hear_the_late(self) -> None:
+        """Whose answer has come after all, or never will, is no longer busy; it counts no more."""
+        if self._late:
+            for message_id, _ in self._replies(list(self._late)):
+                self._late.pop(message_id, None)
 
     def _push(self, node: int, call: bytes) -> str | None:
         content = to_records(call, self._words)
