@@ -218,7 +218,7 @@ def partitions() -> str:
         "`--partition NAME[:ARGUMENT][,key=value]…`. Equal data, text, number of clients and seed "
         "give equal partitions. Every partition takes the option `longtail=RHO` too: class sizes "
         "then fall geometrically by the factor RHO from the first class to the last before the "
-        "examples are dealt out (`--longtail RHO` is the same). Pictures are in "
+        "examples are distributed (`--longtail RHO` is the same). Pictures are in "
         "[explanation-heterogeneity.md](explanation-heterogeneity.md).",
         table(
             ["name", "what", "number of clients"],
@@ -253,8 +253,8 @@ def models() -> str:
     parts = [
         "# Reference: models",
         NOTE,
-        "`--model NAME[:ARGUMENT][,key=value]…`. Given several times, models are dealt out to the "
-        "clients in turn. All networks draw their weights from the run's seed.",
+        "`--model NAME[:ARGUMENT][,key=value]…`. Given several times, models are distributed to "
+        "the clients in turn. All networks draw their weights from the run's seed.",
         table(
             ["name", "what", "reads"],
             [

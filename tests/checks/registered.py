@@ -31,7 +31,7 @@ from fedcord.algorithms.oneshot.baselines.distillation import Distillation
 from fedcord.algorithms.oneshot.baselines.synthesis import Synthesis
 from fedcord.algorithms.oneshot.ladder import PRESETS
 from fedcord.algorithms.oneshot.local_training import LocalTraining
-from fedcord.algorithms.oneshot.oneshot import OneShot
+from fedcord.algorithms.oneshot.oneshot import TARGET, OneShot
 from fedcord.algorithms.oneshot.policy import Policy
 from fedcord.algorithms.optimisation.feddisco import FedDisco
 from fedcord.algorithms.optimisation.fedlc import FedLC
@@ -264,7 +264,7 @@ def _one_shot(prefix: str | None = None, learns: float = 0.8) -> Callable[[], Ex
     return lambda: Expectations(is_random=True, identity=identity, learns_at_least=learns)
 
 
-def _rung(name: str) -> Row:
+def _preset(name: str) -> Row:
     """A preset of the one-shot ladder, cut to a few steps."""
     method = _short(name)
     params: dict[str, Any] = {"local": method.local, "checkpoints": 2}
@@ -274,7 +274,7 @@ def _rung(name: str) -> Row:
         )
     if method.server.kind == "dare":  # few steps make little that could do without its half
         params["server"] = dataclasses.replace(method.server, drop=0.1)
-    return Row(params, lambda: _rung_expectations(name))
+    return Row(params, lambda: _preset_expectations(name))
 
 
 def _short(name: str) -> OneShot:
@@ -285,9 +285,11 @@ def _short(name: str) -> OneShot:
     return dataclasses.replace(method, local=local, checkpoints=2)
 
 
-def _rung_expectations(name: str) -> Expectations:
+def _preset_expectations(name: str) -> Expectations:
     def nothing_flows_back(before: ServerState, update: Update, after: ServerState) -> str | None:
-        return difference(after.shared, before.shared)
+        fed_back = {TARGET} if name == "v9b-feedback" else set()
+        kept = {n: t for n, t in after.shared.items() if n not in fed_back}
+        return difference(kept, {n: t for n, t in before.shared.items() if n not in fed_back})
 
     method = _short(name)
     limits: tuple[Limit, ...] = ()
@@ -369,7 +371,7 @@ TAUGHT = {"local": LONG, "synthesis": FEW_INPUTS, "distillation": HEAD_START}
 
 ROWS: Mapping[str, Row] = MappingProxyType(
     {
-        **{name: _rung(name) for name in PRESETS},
+        **{name: _preset(name) for name in PRESETS},
         **dict(_prototype_rows()),
         "accord": Row({**ENCODERS, "refinements": 1, "refine": QUICK, "personal": True}, _random),
         "accord-ce": Row(ENCODERS, _random),

@@ -11,10 +11,10 @@ def test_list_alone_shows_everything(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     first = {words[0] for words in lines if words}
-    assert {"ALGORITHMS", "DATASETS", "PARTITIONS", "MODELS"} <= first
+    assert {"ALGORITHMS", "DATASETS", "PARTITIONS", "MODELS", "STUDIES"} <= first
     assert {"fedavg", "digits", "npz:PATH", "dirichlet:0.1", "resnet18"} <= first
     values = json.loads(fedcord("list", "--json", cwd=tmp_path).stdout)
-    assert list(values) == ["algorithms", "datasets", "partitions", "models"]
+    assert list(values) == ["algorithms", "datasets", "partitions", "models", "studies"]
     assert values["models"][0].keys() == {"name", "summary"}
 
 

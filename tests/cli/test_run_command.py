@@ -315,7 +315,7 @@ def test_empty_and_single_class_clients_are_no_errors(tmp_path: Path) -> None:
     assert result["refused"] == 0
     done = fedcord(*words, "dirichlet:0.01", "--clients", "60", cwd=tmp_path)
     assert done.returncode == 0
-    assert "clients hold no examples" in done.stderr
+    assert "clients hold no examples" in " ".join(done.stderr.split())
 
 
 def test_a_users_own_algorithm_runs_by_its_place(tmp_path: Path) -> None:

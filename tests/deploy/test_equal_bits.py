@@ -42,3 +42,13 @@ def test_four_nodes_give_the_bits_of_the_sequential_engine(
     loaded = load_run(tmp_path / "deployed")  # a run folder like any other
     assert loaded.result is not None
     assert loaded.result.state_hash == expected["state_hash"]
+
+
+def test_a_method_of_ones_own_runs_at_sites_that_allow_it(
+    four_nodes: Rehearsal, tmp_path: Path
+) -> None:
+    settings = {"algorithm": "tests.deploy.own_method:Halfway", "dataset": "digits", "clients": 4}
+    what = load_config({**settings, "rounds": 2})
+    expected = run(what, Place(tmp_path / "sequential"))
+    found = four_nodes.run(what, Place(tmp_path / "deployed"), Progress())
+    assert found["state_hash"] == expected["state_hash"]

@@ -33,7 +33,7 @@ def _leads(page: Path, target: str) -> bool:
     """Whether the file is there, and in it the heading after the `#`."""
     file, _, anchor = target.partition("#")
     path = page.parent / file if file else page
-    return path.exists() and (
+    return path.is_file() and (  # a folder has no page in the site
         not anchor or anchor in [_slug(heading) for heading in HEADING.findall(prose(path))]
     )
 

@@ -71,7 +71,7 @@ def test_figures_are_saved_by_suffix_with_equal_bytes(
         assert first.read_bytes() == second.read_bytes()
     save_figure(final_figure(board), tmp_path / "new" / "figure.PNG")
     with Image.open(tmp_path / "new" / "figure.PNG") as image:
-        assert (image.format, image.width) == ("PNG", 1360)
+        assert (image.format, image.width) == ("PNG", 1080)
     assert not list(tmp_path.rglob(".*"))  # no temporary file stays
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedcord.core.errors import CheckpointError
 from fedcord.report.load import load_run
-from fedcord.report.notes import Note, gathered, recorded_notes
+from fedcord.report.notes import Note, gathered, in_one_line, recorded_notes
 
 GRID = [(name, seed) for name in ("a", "b", "c", "d") for seed in range(3)]
 
@@ -65,3 +65,12 @@ def test_answers_that_did_not_count_are_noted_with_the_clients_names(
     (folder / "metrics.jsonl").write_text(json.dumps({**line, "missing": {"x": "late"}}) + "\n")
     with pytest.raises(CheckpointError, match="unusable 'missing'"):
         load_run(folder)
+
+
+def test_all_notes_are_one_line_with_a_count() -> None:
+    notes = [Note(name, seed, text) for name in "ab" for seed in (0, 1) for text in ("x", "y")]
+    assert in_one_line(notes, "report.html") == (
+        "8 notes of 4 runs, of 2 kinds, such as a and b × 2 seeds: x. All: report.html.",
+    )
+    assert in_one_line(notes[:1], "report.html") == ("a, seed 0: x.",)
+    assert in_one_line([], "report.html") == ()

@@ -1,3 +1,6 @@
+import base64
+import hashlib
+import json
 import os
 import re
 import subprocess
@@ -47,7 +50,7 @@ class Page(HTMLParser):
         self.addresses += [value or "" for name, value in attrs if name in ("href", "xlink:href")]
 
     def handle_data(self, data: str) -> None:
-        if self.open[-1:] != ["style"]:
+        if self.open[-1:] not in (["style"], ["script"]):
             self.words.append(data)
 
     @property
@@ -92,9 +95,49 @@ def test_a_report_is_rebuilt_with_equal_bytes(write_study: StudyWriter) -> None:
 
 def test_the_page_asks_the_network_for_nothing(write_study: StudyWriter) -> None:
     text = build_report(write_study(VALUES)).html.read_text(encoding="utf-8")
-    assert not re.search(r"https?://|//[a-z]+\.|@import|<script|<link|<img|<iframe", text)
-    assert all(address.startswith(("#", "data:")) for address in Page(text).addresses)
+    assert not re.search(r"https?://|//[a-z]+\.|@import|<script src|<link|<img|<iframe", text)
+    assert all(address.startswith(("#", "data:", "./")) for address in Page(text).addresses)
     assert "default-src 'none'" in text
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_a_browser_may_run_the_pages_own_script_and_no_other(write_study: StudyWriter) -> None:
+    text = build_report(write_study(VALUES)).html.read_text(encoding="utf-8")
+    data, script = re.findall("<script[^>]*>(.*?)</script>", text, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in text
+    assert [own["name"] for own in json.loads(data)["methods"]] == ["fedprox", "fedavg"]
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_numbers_lead_to_their_runs_folders_and_commands(
+    write_study: StudyWriter, add_run: StudyWriter, tmp_path: Path
+) -> None:
+    study = write_study({"a method": [0.5, 0.6]})
+    for seed in (0, 1):
+        add_run(tmp_path / "elsewhere", "other", seed, 0.7)
+    text = build_report(study, tmp_path / "elsewhere").html.read_text(encoding="utf-8")
+    addresses = Page(text).addresses
+    assert "./a%20method/seed-1/" in addresses
+    assert (study / "a method" / "seed-1").is_dir()
+    assert not any("elsewhere" in address for address in addresses)
+    row = text[text.index('id="run-0-1"') :]
+    command = "fedcord run &#x27;a method&#x27; --dataset digits"
+    assert row.index(command) < row.index("--seed 1") < row.index("</tr>")
+    anchors = set(re.findall(' id="([^"]*)"', text))
+    assert {own[1:] for own in addresses if own.startswith("#")} <= anchors
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_every_client_stands_under_every_method(write_study: StudyWriter) -> None:
+    study = write_study({"fedavg": [0.5, 0.75]}, result={"client_accuracy": [0.25, None, 1, 0, 1]})
+    text = build_report(study).html.read_text(encoding="utf-8")
+    table = text[text.index("Accuracy of every client, seed 0") :]
+    rows = re.findall(
+        r'<tr data-client="(\d)">.*<td[^>]*>([^<]*)</td></tr>', table.replace("</tr>", "</tr>\n")
+    )
+    assert rows == [("0", "25.0"), ("1", "–"), ("2", "100.0"), ("3", "0.0"), ("4", "100.0")]
+    assert 'data-name="seed 1"' in table
 
 
 def test_everything_read_from_files_is_escaped(write_study: StudyWriter) -> None:
@@ -109,7 +152,8 @@ def test_everything_read_from_files_is_escaped(write_study: StudyWriter) -> None
         path.write_text('{"<i>key": "<i>value", "command": "</pre><script>"}')
     text = build_report(study).html.read_text(encoding="utf-8")
     page = Page(text)
-    assert not {"script", "img", "b", "i"} & set(page.tags)
+    assert not {"img", "b", "i"} & set(page.tags)
+    assert page.tags.count("script") == 2  # the page's own, and its data
     assert "&lt;script&gt;alert" in text
     assert "<img src=x onerror=alert(1)>" in page.text
 
@@ -144,7 +188,7 @@ def test_only_settings_that_differ_are_listed_and_the_rest_is_folded(
     text = build_report(study).html.read_text(encoding="utf-8")
     listed = text[text.index("Settings in which contenders differ") :]
     table, folded = listed.split("<details><summary>All hyper-parameters", 1)
-    assert re.findall("<tr><td>([^<]*)</td>", table) == ["local.lr", "rounds"]
+    assert re.findall('<tr><th scope="row">([^<]*)</th>', table) == ["local.lr", "rounds"]
     assert "temperature = 0.5" in folded
     assert "local.epochs = 1" in folded
 
@@ -169,6 +213,15 @@ def test_notes_are_gathered_and_come_after_the_result(write_study: StudyWriter) 
     note = "4 methods × 3 seeds: client 3 is empty."
     assert text.count("client 3 is empty") == text.count(note) == 1
     assert text.index("Leaderboard") < text.index(note) < text.index("Costs")
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_many_kinds_of_notes_are_one_line_with_a_count(write_study: StudyWriter) -> None:
+    notes = {"notes": ["client 3 is empty.", "one class is rare."]}
+    text = build_report(write_study(VALUES, result=notes)).html.read_text(encoding="utf-8")
+    folded = re.search("<details><summary>20 notes of 10 runs, of 2 kinds</summary>(.*?)</d", text)
+    assert folded is not None
+    assert folded[1].count('class="note"') == 2
 
 
 @pytest.mark.usefixtures("no_matplotlib")

@@ -73,3 +73,10 @@ def test_failures_are_in_the_table_with_their_reason(
     assert "note fedprox: 1 of 2 seeds; seed 1 failed: loss is NaN." in text
     assert "note moon: 0 of 2 seeds; seeds 0 and 1 failed: loss is NaN." in text
     assert text.index("note ") > text.index("never a maximum")
+
+
+def test_what_runs_noted_is_one_line_with_a_count(write_study: StudyWriter) -> None:
+    noted = {"notes": ["client 3 is empty.", "one class is rare."]}
+    text = " ".join(printed(write_study(VALUES, result=noted), 120).split())
+    assert text.count("note ") == 1
+    assert "note 30 notes of 15 runs, of 2 kinds, such as 3 methods × 5 seeds: client 3" in text

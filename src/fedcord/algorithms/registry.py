@@ -98,7 +98,7 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         ),
         "feddyn": AlgorithmInfo(
             "fedcord.algorithms.optimisation.feddyn:FedDyn",
-            "clients' losses bent until their minima meet (Acar et al. 2021)",
+            "clients' losses regularised until their minima meet (Acar et al. 2021)",
             "optimisation",
         ),
         "fedlc": AlgorithmInfo(
@@ -244,12 +244,12 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         **{
             name: AlgorithmInfo(
                 "fedcord.algorithms.oneshot.oneshot:OneShot",
-                rung.summary,
+                preset.summary,
                 "oneshot",
-                rung.values,
+                preset.values,
                 name not in FOR_USE,
             )
-            for name, rung in PRESETS.items()
+            for name, preset in PRESETS.items()
         },
         "accord": AlgorithmInfo(
             "fedcord.algorithms.accord.accord:Accord",
@@ -321,7 +321,7 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
         ),
         "pfedacnnl": AlgorithmInfo(
             "fedcord.algorithms.analytic.pfedacnnl:PFedACnnL",
-            "fedacnnl with a last layer per group of clients, bent to each client",
+            "fedacnnl with a last layer per group of clients, adapted to each client",
             "analytic",
         ),
         "fedhip": AlgorithmInfo(

@@ -56,6 +56,11 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
     for name, text in DATA_FLAGS.items():
         parser.add_argument(f"--{name}", metavar="X", help=text)
     add_table_flags(parser)
+    add_data_dir_flags(parser)
+
+
+def add_data_dir_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that say where data sets are."""
     parser.add_argument(
         "--data-dir",
         action="append",
@@ -82,15 +87,21 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that choose how to train and where."""
     add_training_flags(parser)
     parser.add_argument(
-        "--device",
-        metavar="D",
-        help="where networks run, changes bits: auto, cpu, cuda, cuda:1 or mps (default cpu)",
-    )
-    parser.add_argument(
         "--attack",
         metavar="A",
         help="simulate bad clients: label-flip, sign-flip, scaled or gaussian, and which share of "
         "clients, such as sign-flip:0.2 (default: all are honest)",
+    )
+    add_engine_flags(parser)
+    add_exchange_flags(parser)
+
+
+def add_engine_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags that choose what computes."""
+    parser.add_argument(
+        "--device",
+        metavar="D",
+        help="where networks run, changes bits: auto, cpu, cuda, cuda:1 or mps (default cpu)",
     )
     parser.add_argument(
         "--engine",
@@ -105,7 +116,13 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="keep clients' work here and take it from here when methods differ on the server only",
     )
-    add_exchange_flags(parser)
+    parser.add_argument(
+        "--track",
+        action="append",
+        default=[],
+        metavar="T",
+        help="mirror numbers to tensorboard, mlflow or wandb as rounds end, repeatable",
+    )
 
 
 def add_training_flags(parser: argparse.ArgumentParser) -> None:
@@ -116,8 +133,13 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
         "--model",
         action="append",
         metavar="M",
-        help="network, repeatable: several are dealt out to clients in turn (default auto)",
+        help="network, repeatable: several are distributed to clients in turn (default auto)",
     )
+    add_set_flag(parser)
+
+
+def add_set_flag(parser: argparse.ArgumentParser) -> None:
+    """The flag that changes parameters."""
     parser.add_argument(
         "--set",
         action="append",
@@ -234,6 +256,7 @@ def place_from(arguments: argparse.Namespace, out: Path | None) -> Place:
         arguments.retry_failed,
         patience_from(arguments),
         DEFAULT if arguments.metric is None else arguments.metric,
+        arguments.track,
     )
     if arguments.engine == "processes" and asked is not None and not arguments.quiet:
         started = worker_count(asked)

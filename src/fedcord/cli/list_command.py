@@ -1,4 +1,4 @@
-"""`fedcord list [algorithms|datasets|partitions|models]`."""
+"""`fedcord list [algorithms|datasets|partitions|models|studies]`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="?",
         metavar="WHAT",
-        help="algorithms, datasets, partitions or models (default: all)",
+        help="algorithms, datasets, partitions, models or studies (default: all)",
     )
     parser.add_argument(
         "name", nargs="?", metavar="ALGO", help="show the parameters of one algorithm"
@@ -145,9 +145,16 @@ def _models() -> list[tuple[str, str]]:
     return [(name, info.summary) for name, info in MODELS.items()]
 
 
+def _studies() -> list[tuple[str, str]]:
+    from fedcord.experiment.named_study import named_study, names
+
+    return [(name, named_study(name).title) for name in names()]
+
+
 TABLES: Mapping[str, Callable[[], list[tuple[str, str]]]] = {
     "algorithms": _algorithms,
     "datasets": _datasets,
     "partitions": _partitions,
     "models": _models,
+    "studies": _studies,
 }

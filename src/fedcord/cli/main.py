@@ -34,13 +34,19 @@ COMMANDS = {
         "compare_command",
         "run several algorithms on the same data and seeds, and report",
     ),
+    "reproduce": ("reproduce_command", "run a published table or figure by name"),
     "tune": ("tune_command", "choose parameters fairly, on validation data, and write them down"),
     "predict": ("predict_command", "answer new examples with the model of a finished run"),
     "export": ("export_command", "write a run's model for use without fedcord"),
     "report": ("report_command", "write tables, plots and page anew from run folders"),
+    "ui": ("ui_command", "follow a folder of studies in a browser while runs go on"),
     "inspect": (
         "inspect_command",
         "show how different the clients' data are, before any training",
+    ),
+    "advise": (
+        "advise_command",
+        "say which method to try first, by what was measured on data like yours",
     ),
     "flower": ("flower_command", "run across real processes and sites, by Flower"),
     "forget": ("forget_command", "take one client out of a finished run, exactly"),
@@ -50,7 +56,10 @@ COMMANDS = {
         "measure how much other partitions of the same data change a model",
     ),
     "site": ("site_command", "what runs where the data is: check a study, predict"),
-    "list": ("list_command", "show the algorithms, datasets, partitions and models there are"),
+    "list": (
+        "list_command",
+        "show the algorithms, datasets, partitions, models and studies there are",
+    ),
 }
 
 

@@ -156,6 +156,7 @@ def _draw_pareto(arguments: argparse.Namespace) -> None:
     """Each folder is a study of its own here: studies need not be paired to stand side by side."""
     from fedcord.report.canvas import check_suffix, save_figure
     from fedcord.report.frontier import frontier
+    from fedcord.report.notes import in_one_line
     from fedcord.report.pareto import pareto_figure
 
     folders, figure = arguments.folders, arguments.pareto
@@ -169,7 +170,7 @@ def _draw_pareto(arguments: argparse.Namespace) -> None:
                 "folder": str(folder),
                 "title": title,
                 "seeds": list(board.seeds),
-                "notes": list(board.notes),
+                "notes": list(board.all_notes),
                 **frontier(board).to_json(),
             }
             for folder, title, board in parts
@@ -178,7 +179,8 @@ def _draw_pareto(arguments: argparse.Namespace) -> None:
         return
     for _, title, board in parts:
         sys.stdout.write(f"{title}. {frontier(board).sentence}\n")
-        sys.stdout.writelines(f"note: {note}\n" for note in board.notes)
+        short = in_one_line(board.remarks, "--json")
+        sys.stdout.writelines(f"note: {note}\n" for note in (*board.notes, *short))
     sys.stdout.write(f"\nFigure: {figure}\n")
 
 

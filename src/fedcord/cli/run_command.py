@@ -87,13 +87,15 @@ def show_result(
     if as_json:
         sys.stdout.write(json.dumps(result) + "\n")
         return
-    from fedcord.report.caveats import caveats
+    from fedcord.report.caveats import caveats, remarks
     from fedcord.report.load import load_run
+    from fedcord.report.notes import in_one_line
 
     own = load_run(Path(str(result["run_dir"])))
     _show(result, own, metric or str(result.get("metric", DEFAULT)))
     sys.stdout.flush()
-    bars.say(caveats({own.name: [own]}))
+    runs = {own.name: [own]}
+    bars.say((*caveats(runs), *in_one_line(remarks(runs), "result.json and metrics.jsonl")))
 
 
 def _show(result: dict[str, object], own: Run, metric: str) -> None:

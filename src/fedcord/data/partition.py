@@ -119,7 +119,7 @@ def make_partition(
     longtail: float = 1.0,
     subset: int | None = None,
 ) -> Partition:
-    """Deal the training examples out to clients.
+    """Distribute the training examples to clients.
 
     Args:
         spec: the partition's text, see `PARTITIONS`.
@@ -152,7 +152,7 @@ def make_partition(
     if num_clients > len(pool):
         raise DataError(
             f"{num_clients} clients were asked for, but there are only {len(pool)} training "
-            f"examples to deal out; use at most {len(pool)} clients or more data."
+            f"examples to distribute; use at most {len(pool)} clients or more data."
         )
     source = Source(labels, pool, num_classes, groups, group_names)
     parts = partitioner.split(source, num_clients, seed)
@@ -225,7 +225,7 @@ def _check_labels(labels: Indices, num_classes: int, groups: Mapping[str, NDArra
             "whole number per example, int64 [N]."
         )
     if len(labels) == 0:
-        raise DataError("there are no training examples to deal out; give at least one.")
+        raise DataError("there are no training examples to distribute; give at least one.")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= num_classes:
         raise DataError(

@@ -65,6 +65,7 @@ def run(
     reuse: Path | str | None = None,
     metric: str = DEFAULT,
     start: Path | str | None = None,
+    track: str | Sequence[str] = (),
     **settings: Any,
 ) -> dict[str, Any]:
     """Run one algorithm and return what `result.json` holds.
@@ -83,6 +84,8 @@ def run(
         metric: what reports of the run are about; it is measured in every evaluated round.
         start: folder of a finished run whose state this one begins with; of the same run, `rounds`
             more.
+        track: where to mirror numbers to as rounds end: "tensorboard", "mlflow", "wandb", or
+            several.
         settings: any other field of RunConfig, such as partition, clients, rounds, seed, and
             `params` for the algorithm's parameters.
 
@@ -97,7 +100,8 @@ def run(
     if source is not None:
         config = going_on(config, source, settings.get("rounds"))
     own = _own_data(dataset)
-    return run_config(config, replace(place, metric=metric), dataset=own, start=source)
+    place = replace(place, metric=metric, track=_trackers(track))
+    return run_config(config, place, dataset=own, start=source)
 
 
 def compare(
@@ -119,6 +123,7 @@ def compare(
     spaces: Sequence[str] = (),
     search: str = SPREAD,
     jobs: int | None = 1,
+    track: str | Sequence[str] = (),
     **settings: Any,
 ) -> Comparison:
     """Run several algorithms on the same partitions and seeds, and write the report.
@@ -146,6 +151,7 @@ def compare(
         search: how trials are proposed, "spread" or "tpe".
         jobs: runs at a time, each in a process of its own; None for one per core. Algorithms that a
             script or notebook defines run in this process.
+        track: where to mirror numbers to as rounds end, trials of a tuning included.
         settings: any other field of RunConfig.
     """
     problems: list[str] = []
@@ -160,6 +166,7 @@ def compare(
     name = study.name if plan is None else plan.study_name
     root = RUNS / name if out is None else Path(out)
     place = _place(root, engine, resume, workers, data_dirs, download, reuse, retry_failed)
+    place = replace(place, track=_trackers(track))
 
     with contextlib.closing(Workers()) as processes:
 
@@ -293,6 +300,10 @@ def _place(
     work = None if reuse is None else Path(reuse)
     going_on = resume or retry_failed
     return Place(out, engine, going_on, workers, folders, download, work, retry_failed)
+
+
+def _trackers(names: str | Sequence[str]) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
 
 
 def _own_data(dataset: str | Dataset) -> Dataset | None:

@@ -51,7 +51,7 @@ class RunConfig:
         1.0, "share of clients drawn for every exchange", above=0, at_most=1
     )
     model: tuple[str, ...] = param(
-        ("auto",), "network of the clients; several are dealt out in turn"
+        ("auto",), "network of the clients; several are distributed in turn"
     )
     seed: int = param(0, "decides everything random: partition, weights, sampling", at_least=0)
     validation: float = param(0.1, "share of a client's data for selection", at_least=0, below=1)

@@ -1,6 +1,6 @@
-"""How much a method's models change when the same samples are dealt to other clients, measured.
+"""How much models change when the same samples are distributed to other clients, measured.
 
-The first client keeps its samples; the others' are pooled and dealt anew in several ways, among
+The first client keeps its samples; the others' are pooled and redistributed in several ways, among
 fewer and more clients. A method is invariant if neither the global model nor the first client's own
 moves beyond rounding. Where only the last part of a method is, the parts before it are made once,
 from the clients as they are, and the rest is measured given them.
@@ -72,13 +72,13 @@ def check_invariance(
 
     Args:
         algorithm: any method; it has to be one of fixed rounds.
-        clients: at least two, with training samples; only those are dealt anew.
+        clients: at least two, with training samples; only those are redistributed.
         env: the server's place before the first round.
         on_dealing: (done, to do), the clients as they are included.
     """
     if len(clients) < 2:
         raise DataError(
-            f"{len(clients)} client cannot be dealt anew; give at least two clients with samples."
+            f"{len(clients)} client cannot be redistributed; give at least two that have samples."
         )
     before, given = algorithm.traits.settles_first or (0, "")
     rounds = algorithm.traits.rounds or env.num_rounds

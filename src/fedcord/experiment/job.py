@@ -41,7 +41,7 @@ def message(config: RunConfig, place: Place, dataset: Mapping[str, Any] | None) 
     where = {
         **{
             name: getattr(place, name)
-            for name in ("engine", "resume", "workers", "retry_failed", "metric")
+            for name in ("engine", "resume", "workers", "retry_failed", "metric", "track")
         },
         "allow_download": place.allow_download,
         "out": str(place.out),

@@ -44,7 +44,7 @@ def review_contenders(
 
     Raises:
         ConfigError: what is wrong, and with which contenders where not with all.
-        DataError: the data cannot be used, or not be dealt out under one of the seeds.
+        DataError: the data cannot be used, or not be distributed under one of the seeds.
     """
     any_config = next(iter(contenders.values()))
     if dataset is None:

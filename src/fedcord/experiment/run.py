@@ -36,6 +36,7 @@ from fedcord.experiment.records import (
 )
 from fedcord.experiment.start_from import FirstState, begin_with, first_state
 from fedcord.experiment.survey import Sites
+from fedcord.experiment.tracking import Mirror, mirror_of, tracker_problems
 from fedcord.metrics.registry import DEFAULT, metric_problems
 from fedcord.metrics.sums import Evaluation
 from fedcord.secure.threshold import LEAST_SITES
@@ -110,6 +111,7 @@ class Place:
         retry_failed: with `resume`: also go on with a run that has failed.
         patience: who must answer, and how soon; all, and whenever they like, if nothing is said.
         metric: what reports of the run are about; it is measured in every evaluated round.
+        track: trackers that numbers are mirrored to, of `tracking.TRACKERS`.
     """
 
     out: Path | None
@@ -122,9 +124,11 @@ class Place:
     retry_failed: bool = False
     patience: Patience = field(default_factory=Patience)
     metric: str = DEFAULT
+    track: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         problems = engine_problems(self.engine, self.workers) + metric_problems(self.metric)
+        problems += tracker_problems(self.track)
         if problems:
             raise ConfigError(problems)
 
@@ -219,7 +223,8 @@ def run(
                 engine = place.engine if sites is None else sites.name
                 known = Known(plan, holdings)
                 how_it_ran = engine, place.metric, watch, sites is None, first
-                return _run(folder, known, federation, *how_it_ran)
+                with mirror_of(folder, config, place.track, watch.note) as mirror:
+                    return _run(folder, known, federation, *how_it_ran, mirror)
         except NO_FAILURES as error:
             if isinstance(error, ConfigError) and has_begun:  # the method's own, as it worked
                 folder.write_failure(failure_record(config.algorithm, config.seed, error))
@@ -269,6 +274,7 @@ def _run(
     watch: Progress,
     is_simulated: bool,
     first: FirstState | None,
+    mirror: Mirror,
 ) -> dict[str, Any]:
     config, algorithm = known.config, known.plan.algorithm
     in_full = detail_of_result(metric, known.plan.facts.num_classes)
@@ -282,6 +288,8 @@ def _run(
         federation.restore_memory(saved.memories, saved.state.round)
         news = _news(folder, watch, described(known.plan.task.device))
     folder.rewind_metrics(state.round, "" if saved is None else saved.metrics)
+    for line in folder.read_metrics():
+        mirror.round(line)
 
     def eligible() -> list[ClientId]:
         return [k for k, member in sorted(federation.members.items()) if member.train > 0]
@@ -315,7 +323,9 @@ def _run(
         is_due |= not is_simulated  # sites keep the memory of two rounds, and no older state fits
         told = replace(record, notes=(*news, *record.notes))
         news.clear()
-        folder.append_metrics(round_record(told, known.holdings), to_disk=is_due)
+        line = round_record(told, known.holdings)
+        folder.append_metrics(line, to_disk=is_due)
+        mirror.round(line)
         if is_due:
             memories = federation.gather_memory() if is_simulated else {}
             checkpoint = Checkpoint(state, memories, folder.metrics_hash())
@@ -352,7 +362,9 @@ def _run(
     sizes = [member.train for member in federation.members.values() if member.train > 0]
     measured |= privacy_record(algorithm, sizes, env.num_rounds)
     folder.write_result(result_record(*about, measured, final, engine, folder.path))
-    return folder.read_json(RESULT)
+    result = folder.read_json(RESULT)
+    mirror.result(result)
+    return result
 
 
 def _restore(folder: RunFolder, known: Known, watch: Progress) -> Checkpoint | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedcord.report.canvas import PALETTE, house_style, logarithmic
 from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.marks import CLIENT, method_numbers, tag
 from fedcord.report.row import Row
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def alignment_figure(board: Leaderboard) -> Figure | None:
     rows = aligning_rows(board)
     if not any(len(run.metrics) > 1 for row in rows for run in row.runs):
         return None
+    numbers = method_numbers(row.name for row in board.rows)
     with house_style():
         from matplotlib.figure import Figure
 
@@ -42,12 +44,13 @@ def alignment_figure(board: Leaderboard) -> Figure | None:
                         for entry in run.metrics
                         if client in entry.lambda_raw
                     ]
-                    axes.plot(
+                    (line,) = axes.plot(
                         *zip(*points, strict=True),
                         color=PALETTE[client % len(PALETTE)],
                         alpha=0.8,
                         linewidth=1.1,
                     )
+                    tag(line, numbers[row.name], CLIENT, f"{client}-{run.seed}")
             logarithmic(axes)
             axes.set_title(row.name)
             axes.set_xlabel("checkpoint")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedcord.core.atomic import write_output
 from fedcord.report.alignment import alignment_figure
@@ -17,10 +17,13 @@ from fedcord.report.heatmap import heatmap_figure
 from fedcord.report.html import Panel, Panels, render_page
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
+from fedcord.report.marks import grid_values, told_points
+from fedcord.report.metrics_table import other_metrics
 from fedcord.report.numbers import counted
 from fedcord.report.pareto import pareto_figure
 from fedcord.report.plots import final_figure, has_curves, score_figure
 from fedcord.report.scores import interval_words
+from fedcord.report.spot_words import words
 from fedcord.report.tables import to_csv, to_latex, to_markdown
 
 if TYPE_CHECKING:
@@ -48,9 +51,11 @@ def build_report(study_dir: Path, *more: Path, metric: str | None = None) -> Rep
         more: further folders whose runs belong to the same comparison.
         metric: what to compare by; by default what the runs were asked about.
     """
-    board = leaderboard(load_runs(study_dir, *more), metric)
+    runs = load_runs(study_dir, *more)
+    board = leaderboard(runs, metric)
+    others = [leaderboard(runs, own) for own in other_metrics(board) if own != board.metric.name]
     figures = _figures(board) if has_matplotlib() else {}
-    page = render_page(board, _panels(figures, board.metric.name))
+    page = render_page(board, _panels(figures, board), others, study_dir)
     paths = ReportPaths(
         html=study_dir / "report.html",
         csv=study_dir / "leaderboard.csv",
@@ -129,19 +134,34 @@ def _figures(board: Leaderboard) -> dict[str, tuple[Figure, str]]:
     return figures
 
 
-def _panels(figures: dict[str, tuple[Figure, str]], metric: str) -> Panels:
-    def panel(name: str) -> Panel | None:
-        if name not in figures:
-            return None
-        figure, caption = figures[name]
-        return Panel(inline_svg(figure, name, caption), caption)
+def _panels(figures: dict[str, tuple[Figure, str]], board: Leaderboard) -> Panels:
+    metric = board.metric.name
+    files = {
+        "rounds": f"{metric}-rounds",
+        "traffic": f"{metric}-traffic",
+        "final": f"final-{metric}",
+        **{name: name for name in ("confusion", "clients", "alignment", "pareto")},
+    }
+    panels = {}
+    for name, file in files.items():
+        if file in figures:
+            figure, caption = figures[file]
+            svg = inline_svg(figure, name, caption)  # before its values: it decides the layout
+            panels[name] = Panel(svg, caption, _values(name, figure, board))
+    return Panels(**panels)
 
-    return Panels(
-        rounds=panel(f"{metric}-rounds"),
-        traffic=panel(f"{metric}-traffic"),
-        final=panel(f"final-{metric}"),
-        confusion=panel("confusion"),
-        clients=panel("clients"),
-        alignment=panel("alignment"),
-        pareto=panel("pareto"),
-    )
+
+def _values(name: str, figure: Figure, board: Leaderboard) -> dict[str, Any]:
+    """What the points or the cells of a figure say."""
+    first = board.best.runs[0]
+    if name == "clients" and first.partition is not None:
+        own = first.partition
+        clients = own.client_names or [str(k) for k in range(len(own.counts))]
+        kinds = ["client", "class", "examples"]
+        return grid_values(figure, own.counts.tolist(), [clients, own.class_names], kinds)
+    counts = confusion(board)
+    if name == "confusion" and counts is not None and first.result is not None:
+        classes = [entry.name for entry in first.result.measured.classes]
+        kinds = ["class", "answered as", "test examples"]
+        return grid_values(figure, counts.tolist(), [classes, classes], kinds)
+    return {"points": told_points(figure, lambda spot: words(spot, name, board))}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fedcord.core.atomic import write_output
 from fedcord.core.errors import ConfigError
 from fedcord.report.glyphs import drawable
+from fedcord.report.marks import tagged_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,10 +108,16 @@ def look(names: Iterable[str], name: str) -> tuple[str, int]:
 
 
 def logarithmic(axes: Axes) -> None:
-    """A logarithmic y axis with plain numbers, since our style does not read formulas."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    """A logarithmic y axis with plain numbers, since our style does not read formulas.
+
+    Call it once the data is drawn: an axis that spans no power of ten needs other ticks.
+    """
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
     axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    if high < 20 * low:
+        axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(axis="y", which="minor", left=False)
@@ -144,7 +151,7 @@ def inline_svg(fig: Figure, name: str, description: str) -> str:
     assert box is not None
     # one scale for all figures, so that their letters are equally large
     width = f"max-width:{1.45 * float(box[1]):.0f}px"
-    text = text[len(opening) :]
+    text = tagged_svg(text[len(opening) :])
     text = re.sub(r'\bid="', f'id="{name}-', text)
     text = re.sub(r'xlink:href="#', f'href="#{name}-', text)
     text = re.sub(r'xlink:href="data:', 'href="data:', text)
@@ -152,7 +159,8 @@ def inline_svg(fig: Figure, name: str, description: str) -> str:
     for colour, variable in VARIABLES:
         text = text.replace(colour, f"var(--{variable})")
     label = html.escape(description)
-    return f'<svg role="img" aria-label="{label}" style="{width}" {box[0]}>{text.strip()}'
+    head = f'<svg role="img" aria-label="{label}" data-figure="{name}" style="{width}" {box[0]}>'
+    return head + text.strip()
 
 
 def _rendered(fig: Figure, kind: str, is_transparent: bool = False) -> bytes:

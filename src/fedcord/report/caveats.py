@@ -49,14 +49,12 @@ def failed_runs(failures: Mapping[str, Sequence[Failure]], finished: RunsByName)
 
 def caveats(runs: RunsByName) -> tuple[str, ...]:
     """What the compared runs themselves give reason to say."""
-    noted = (note for own in runs.values() for run in own for note in recorded_notes(run))
-    return (
-        *_training(runs),
-        *_constant(runs),
-        *_unverified(runs),
-        *_versions(runs),
-        *gathered(noted),
-    )
+    return (*_training(runs), *_constant(runs), *_unverified(runs), *_versions(runs))
+
+
+def remarks(runs: RunsByName) -> tuple[Note, ...]:
+    """What the compared runs noted by themselves, in their order."""
+    return tuple(note for own in runs.values() for run in own for note in recorded_notes(run))
 
 
 def _training(runs: RunsByName) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.measured import ClassScores
 from fedcord.report.numbers import NOTHING, percent
+from fedcord.report.row import Row
 
 MOST_CLASSES = 30
 """Of more classes only those with the lowest F1 are listed."""
@@ -66,8 +67,13 @@ def classes_sentence(board: Leaderboard) -> str:
 
 
 def confusion(board: Leaderboard) -> NDArray[np.int64] | None:
-    """[C, C] of the best method, by class and answer, over all seeds; None where unknown."""
-    found = [run.result.measured.confusion for run in board.best.runs if run.result is not None]
+    """[C, C] of the best method."""
+    return confusion_of(board.best)
+
+
+def confusion_of(row: Row) -> NDArray[np.int64] | None:
+    """[C, C] by class and answer, over all seeds of a method; None where unknown."""
+    found = [run.result.measured.confusion for run in row.runs if run.result is not None]
     known = [matrix for matrix in found if matrix is not None]
     if not known or len(known) < len(found) or len({matrix.shape for matrix in known}) > 1:
         return None

@@ -80,10 +80,11 @@ class Fields:
             raise self.wrong(key)
         return value
 
-    def shares(self, key: str) -> tuple[float, ...]:
-        """The measured ones of a list; empty when absent."""
-        entries = {str(index): entry for index, entry in enumerate(self.entries(key))}
-        return tuple(Fields(self.path, {key: entries}).table_of_shares(key).values())
+    def shares_or_none(self, key: str) -> tuple[float | None, ...]:
+        """A list of shares, None where nothing was measured; empty when absent."""
+        entries = self.entries(key)
+        found = Fields(self.path, {key: dict(enumerate(entries))}).table_of_shares(key)
+        return tuple(found.get(str(index)) for index in range(len(entries)))
 
     def table_of_shares(self, key: str) -> dict[str, float]:
         """The measured ones of a table; empty when absent."""

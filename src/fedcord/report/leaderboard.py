@@ -20,7 +20,7 @@ import numpy as np
 from fedcord.core.errors import CheckpointError
 from fedcord.metrics.registry import DEFAULT, METRICS, Metric, find_metric
 from fedcord.report.bounds import CEILING, is_bound
-from fedcord.report.caveats import caveats, failed_runs, left_out
+from fedcord.report.caveats import caveats, failed_runs, left_out, remarks
 from fedcord.report.chosen_runs import (
     common_seeds,
     ended_by_name,
@@ -30,6 +30,7 @@ from fedcord.report.chosen_runs import (
 from fedcord.report.constant import ConstantAnswer, constant_answer
 from fedcord.report.load import MOST_NAMED, Failure, Result, Run
 from fedcord.report.measured import Dispersion
+from fedcord.report.notes import Note, gathered
 from fedcord.report.numbers import counted
 from fedcord.report.row import Failed, Row
 from fedcord.report.scores import interval_words, score_interval
@@ -56,6 +57,7 @@ class Leaderboard:
         seeds: those every algorithm has finished or failed.
         num_comparisons: how many tests Holm's correction counted.
         notes: what was left out and why, and what else to know before reading the numbers.
+        remarks: what the runs noted by themselves.
         failed: algorithms without any result.
     """
 
@@ -65,6 +67,12 @@ class Leaderboard:
     num_comparisons: int
     notes: tuple[str, ...]
     failed: tuple[Failed, ...] = ()
+    remarks: tuple[Note, ...] = ()
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Notes, and one line for each kind of remark."""
+        return (*self.notes, *gathered(self.remarks))
 
     @property
     def best(self) -> Row:
@@ -100,7 +108,7 @@ class Leaderboard:
             "majority": None if self.floor is None else self.floor.majority,
             "num_comparisons": self.num_comparisons,
             "method": self.method,
-            "notes": list(self.notes),
+            "notes": list(self.all_notes),
             "tuning": tuning_values(entries_of(self.rows)),
         }
 
@@ -225,6 +233,7 @@ def leaderboard(runs: Sequence[Run], metric_name: str | None = None) -> Leaderbo
             *caveats(chosen),
         ),
         failed=tuple(Failed(n, failures[n]) for n in sorted(finished) if not finished[n]),
+        remarks=remarks(chosen),
     )
 
 

@@ -77,6 +77,7 @@ class Measured:
         classes: one entry per class; empty for older runs.
         confusion: [C, C] examples by class and answer; None where it was not counted.
         clients: by metric, how clients differ.
+        by_client: [K] accuracy of each client on its own test part; None where it has none.
     """
 
     values: Mapping[str, float] = field(default_factory=dict)
@@ -85,11 +86,13 @@ class Measured:
     classes: tuple[ClassScores, ...] = ()
     confusion: NDArray[np.int64] | None = None
     clients: Mapping[str, Dispersion] = field(default_factory=dict)
+    by_client: tuple[float | None, ...] = ()
 
 
 def read_measured(reader: Fields) -> Measured:
     """Of a finished run's `result.json`."""
-    own = tuple(reader.shares("client_accuracy"))
+    by_client = reader.shares_or_none("client_accuracy")
+    own = tuple(share for share in by_client if share is not None)
     clients = _clients(reader)
     if own and "accuracy" not in clients:
         clients["accuracy"] = _dispersion(own)
@@ -103,6 +106,7 @@ def read_measured(reader: Fields) -> Measured:
         classes,
         _confusion(reader, len(classes)),
         clients,
+        by_client,
     )
 
 

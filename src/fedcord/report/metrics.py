@@ -31,6 +31,7 @@ class RoundMetrics:
         notes: what the algorithm observed.
         values: by name, every metric that the round measured.
         lambda_raw: strength of alignment by client; empty for methods without.
+        server: by name, what the algorithm measured at the server; empty for most.
         is_probe: whether it only looked into the local training of the round to come.
     """
 
@@ -44,6 +45,7 @@ class RoundMetrics:
     notes: tuple[str, ...] = ()
     values: Mapping[str, float] = field(default_factory=dict)
     lambda_raw: Mapping[int, float] = field(default_factory=dict)
+    server: Mapping[str, float] = field(default_factory=dict)
     is_probe: bool = False
     missing: Mapping[int, str] = field(default_factory=dict)
     events: tuple[str, ...] = ()
@@ -77,6 +79,7 @@ def read_metrics(path: Path, *, is_finished: bool, rounds: int | None) -> tuple[
             notes=reader.texts("notes"),
             values=read_values(Fields(path, {**values, "log_loss": values.get("loss")})),
             lambda_raw=_lambda_raw(values.get("client_metrics"), reader),
+            server=_server(reader),
             is_probe=values.get("probe") is True,
             missing=_missing(reader),
             events=reader.texts("events"),
@@ -87,6 +90,12 @@ def read_metrics(path: Path, *, is_finished: bool, rounds: int | None) -> tuple[
             f"{path} does not hold the {rounds} rounds of the finished run beside it; {RERUN}."
         )
     return tuple(by_round[round_] for round_ in sorted(by_round))
+
+
+def _server(reader: Fields) -> dict[str, float]:
+    inner = Fields(reader.path, reader.table("server_metrics"))
+    found = {str(name): inner.number_or_none(name) for name in inner.values}
+    return {name: number for name, number in found.items() if number is not None}
 
 
 def _missing(reader: Fields) -> dict[int, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedcord.core.names import client_said
@@ -45,6 +45,27 @@ def gathered(notes: Iterable[Note]) -> tuple[str, ...]:
     for note in notes:
         alike.setdefault(re.sub(NUMBERS, "0", note.text), []).append(note)
     return tuple(_line(own) for own in alike.values())
+
+
+def in_one_line(notes: Sequence[Note], where: str) -> tuple[str, ...]:
+    """All notes as one line with a count, or none.
+
+    Args:
+        notes: what runs noted.
+        where: what has all of them.
+
+    >>> notes = [Note("fedavg", 0, "client 1 is empty"), Note("fedavg", 0, "one class is rare")]
+    >>> in_one_line(notes, "result.json")
+    ('2 notes of 1 run, of 2 kinds, such as fedavg, seed 0: client 1 is empty. All: result.json.',)
+    """
+    kinds = gathered(notes)
+    if len(kinds) < 2:
+        return kinds
+    runs = {(note.name, note.seed) for note in notes}
+    return (
+        f"{counted(len(notes), 'note')} of {counted(len(runs), 'run')}, of {len(kinds)} kinds, "
+        f"such as {kinds[0]} All: {where}.",
+    )
 
 
 def recorded_notes(run: Run) -> list[Note]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.load import Run
+from fedcord.report.markup import Cell, Line, methods_of, table
 from fedcord.report.numbers import NOTHING
 from fedcord.report.subject import command_without_folders, without_folders
 
@@ -93,17 +94,24 @@ def _differing(board: Leaderboard) -> str:
     title = "<h3>Settings in which contenders differ</h3>"
     if not shown:
         return f"{title}<p>None beside what only one of them has.</p>" if len(settings) > 1 else ""
-    head = "".join(f"<th>{escape(row.name)}</th>" for row in board.rows)
-    body = "".join(
-        f"<tr><td>{escape(key)}</td>"
-        + "".join(f"<td>{escape(own.get(key, NOTHING))}</td>" for own in settings.values())
-        + "</tr>"
+    lines = [
+        Line([Cell(escape(key)), *_by_method(board, [own.get(key) for own in settings.values()])])
         for key in shown
-    )
-    return (
-        f'{title}<div class="scroll"><table><thead><tr><th></th>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    ]
+    return title + table("Settings that differ", [Cell("setting"), *_names(board)], lines)
+
+
+def _names(board: Leaderboard) -> list[Cell]:
+    return _by_method(board, [row.name for row in board.rows])
+
+
+def _by_method(board: Leaderboard, texts: Sequence[str | None]) -> list[Cell]:
+    """A column for each method."""
+    numbers = methods_of(board)
+    return [
+        Cell(escape(NOTHING if text is None else text), method=numbers[row.name])
+        for row, text in zip(board.rows, texts, strict=True)
+    ]
 
 
 def _all_of(run: Run) -> dict[str, str]:
@@ -202,23 +210,18 @@ def _params(config: Mapping[str, Any]) -> str:
 
 
 def _hashes(board: Leaderboard) -> str:
-    head = "".join(f"<th>{escape(row.name)}</th>" for row in board.rows)
     runs = [{run.seed: run for run in row.runs} for row in board.rows]
-    body = ""
+    lines = []
     for seed in sorted({seed for own in runs for seed in own}):
         results = [own.get(seed) for own in runs]
         known = next(run for run in results if run is not None)
-        cells = [
-            UNKNOWN if known.data_hash is None else known.data_hash[:16],
-            known.result.partition_hash[:16] if known.result else "",
-            *(run.result.state_hash[:12] if run and run.result else NOTHING for run in results),
-        ]
-        body += f"<tr><td>{seed}</td>"
-        body += "".join(f"<td><code>{escape(cell)}</code></td>" for cell in cells) + "</tr>"
-    return (
-        '<div class="scroll"><table><thead><tr><th>seed</th><th>data</th><th>partition</th>'
-        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+        data = UNKNOWN if known.data_hash is None else known.data_hash[:16]
+        split = known.result.partition_hash[:16] if known.result else ""
+        states = [run.result.state_hash[:12] if run and run.result else None for run in results]
+        cells = [Cell(str(seed), seed), Cell(escape(data)), Cell(escape(split))]
+        lines.append(Line([*cells, *_by_method(board, states)]))
+    head = [Cell("seed"), Cell("data"), Cell("partition"), *_names(board)]
+    return table("Data, partitions and final states", head, lines, kind="hashes")
 
 
 def _definitions(facts: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fedcord.report.bounds import CEILING, bounds
@@ -14,6 +14,7 @@ from fedcord.report.floor_lines import GID, draw_floor
 from fedcord.report.frontier import Choice, Frontier, frontier, interval_ends, panel_titles
 from fedcord.report.labels import Box, Label, place_labels
 from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.marks import LEGEND, MEAN, method_numbers, tag
 from fedcord.report.numbers import byte_size
 from fedcord.report.scores import drawn, score_heading
 
@@ -78,7 +79,7 @@ def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = 
             steps = _steps(front, zero, axes.get_xlim()[1])
             axes.plot(*zip(*steps, strict=True), color=MUTED, linewidth=1.3, zorder=1.5)
             for choice in front.choices:
-                _draw_point(axes, choice, zero, names)
+                _draw_point(axes, choice, zero, names, len(zeros))
         for axes, board in zip(panels, boards, strict=False):
             ceiling = {row.name: drawn(row.score.mean, metric) for row in bounds(board, [CEILING])}
             draw_floor(axes, board.floor, metric, "y", ceiling)
@@ -89,8 +90,8 @@ def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = 
         fig.supylabel(f"final test {score_heading(metric, ',')}", fontsize=10, color=MUTED)
         fig.draw_without_rendering()  # the layout must be final before names are fitted into it
         fig.set_layout_engine("none")
-        for axes, front, zero in zip(panels, fronts, zeros, strict=False):
-            _write_names(axes, front, zero)
+        for panel, (front, zero) in enumerate(zip(fronts, zeros, strict=True)):
+            _write_names(panels[panel], front, zero, method_numbers(names), str(panel + 1))
     return fig
 
 
@@ -164,18 +165,23 @@ def _steps(front: Frontier, zero: float, right: float) -> list[tuple[float, floa
     return [*corners, (right, corners[-1][1])]
 
 
-def _draw_point(axes: Axes, choice: Choice, zero: float, names: Sequence[str]) -> None:
+def _draw_point(axes: Axes, choice: Choice, zero: float, names: Sequence[str], panel: int) -> None:
     colour, turn = look(names, choice.row.name)
+    number = method_numbers(names)[choice.row.name]
     x, y = choice.row.num_bytes or zero, _height(choice)
     weight, alpha = (1.6, 0.9) if choice.is_frontier else (1.0, 0.45)
     low, high = _bar(choice)
     if low < high:
-        axes.plot([x, x], [low, high], color=colour, linewidth=weight, alpha=alpha, zorder=2)
+        bars = axes.plot([x, x], [low, high], color=colour, linewidth=weight, alpha=alpha, zorder=2)
         bottom, top = axes.get_ylim()
         for end, is_cut, arrow in ((bottom, low < bottom, "v"), (top, high > top, "^")):
             if is_cut:
-                axes.plot([x], [end], arrow, color=colour, alpha=alpha, markersize=4, clip_on=False)
-    axes.plot(
+                bars += axes.plot(
+                    [x], [end], arrow, color=colour, alpha=alpha, markersize=4, clip_on=False
+                )
+        for place, bar in enumerate(bars):
+            tag(bar, number, "interval", f"{panel}-{place}")
+    (point,) = axes.plot(
         [x],
         [y],
         MARKS[turn % len(MARKS)],
@@ -186,9 +192,12 @@ def _draw_point(axes: Axes, choice: Choice, zero: float, names: Sequence[str]) -
         markeredgewidth=1.3,
         zorder=3,
     )
+    tag(point, number, MEAN, str(panel))
 
 
-def _write_names(axes: Axes, front: Frontier, zero: float) -> None:
+def _write_names(
+    axes: Axes, front: Frontier, zero: float, numbers: Mapping[str, int], panel: str
+) -> None:
     """Names beside their points, moved off lines and other names, tied by a leader if far."""
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -208,6 +217,7 @@ def _write_names(axes: Axes, front: Frontier, zero: float) -> None:
             fontweight="bold" if is_frontier else "normal",
             color=INK if is_frontier else MUTED,
         )
+        tag(text, numbers[names[0]], LEGEND, panel)
         box = text.get_window_extent()
         across, up = axes.transData.transform((x, y))
         radius = unit * ((FULL if is_frontier else HOLLOW) / 2 + 1)

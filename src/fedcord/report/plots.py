@@ -12,6 +12,7 @@ from fedcord.report.bounds import bounds, without
 from fedcord.report.canvas import DASHES, house_style, look
 from fedcord.report.floor_lines import draw_floor
 from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.marks import LEGEND, LINE, MEAN, SEEDS, method_numbers, tag
 from fedcord.report.numbers import byte_size
 from fedcord.report.row import Row
 from fedcord.report.scores import drawn, score_heading, score_interval
@@ -83,7 +84,7 @@ def score_figure(board: Leaderboard, against: Against) -> Figure:
             x = own.rounds if against == "rounds" else own.num_bytes
             places += x
             if own.rounds:
-                _draw_curve(axes, x, own, row.name, *_look(board, row))
+                _draw_curve(axes, x, own, row.name, _number(board, row), *_look(board, row))
         if against == "rounds":
             axes.set_xlabel("round")
             axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
@@ -113,12 +114,13 @@ def final_figure(board: Leaderboard) -> Figure:
     with house_style():
         from matplotlib.figure import Figure
 
-        fig = Figure(figsize=(6.8, 0.8 + 0.44 * len(board.rows)), layout="constrained")
+        fig = Figure(figsize=(5.4, 0.8 + 0.44 * len(board.rows)), layout="constrained")
         axes = fig.subplots()
         for place, row in enumerate(board.rows):
             colour, _ = _look(board, row)
+            number = _number(board, row)
             values = [drawn(value, metric) for value in row.values]
-            axes.scatter(
+            rings = axes.scatter(
                 values,
                 [place + 0.2] * len(values),
                 s=24,
@@ -126,13 +128,18 @@ def final_figure(board: Leaderboard) -> Figure:
                 edgecolors=colour,
                 linewidths=1.1,
             )
+            tag(rings, number, SEEDS)
             interval = row.score
             if interval.low is not None and interval.high is not None:
                 ends = [drawn(interval.low, metric), drawn(interval.high, metric)]
-                axes.plot(ends, [place - 0.1] * 2, color=colour, linewidth=2.2)
+                (bar,) = axes.plot(ends, [place - 0.1] * 2, color=colour, linewidth=2.2)
+                tag(bar, number, "interval")
             mean = drawn(interval.mean, metric)
-            axes.plot([mean], [place - 0.1], "o", color=colour, markersize=6.5)
+            (dot,) = axes.plot([mean], [place - 0.1], "o", color=colour, markersize=6.5)
+            tag(dot, number, MEAN)
         axes.set_yticks(range(len(board.rows)), [_two_lines(row) for row in board.rows])
+        for row, text in zip(board.rows, axes.get_yticklabels(), strict=True):
+            tag(text, _number(board, row), LEGEND)
         axes.set_ylim(len(board.rows) - 0.3, -0.6)
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
@@ -148,7 +155,10 @@ def _draw_bounds(axes: Axes, board: Leaderboard, along: Literal["x", "y"]) -> No
     for row in bounds(board):
         colour, _ = _look(board, row)
         level = drawn(row.score.mean, row.metric)
-        draw(level, color=colour, linewidth=1.3, linestyle=(0, (6, 2)), zorder=1.2, label=row.name)
+        line = draw(
+            level, color=colour, linewidth=1.3, linestyle=(0, (6, 2)), zorder=1.2, label=row.name
+        )
+        tag(line, _number(board, row), "bound")
 
 
 def _two_lines(row: Row) -> str:
@@ -160,16 +170,25 @@ def _draw_curve(
     x: Sequence[float],
     own: Curve,
     name: str,
+    number: int,
     colour: str,
     dash: str,
 ) -> None:
     if len(x) == 1:  # a one-shot method is a point, not a curve
         error = [[own.mean[0] - own.low[0]], [own.high[0] - own.mean[0]]]
-        axes.errorbar(x, own.mean, yerr=error, fmt="D", color=colour, markersize=6, label=name)
+        point, _, bars = axes.errorbar(
+            x, own.mean, yerr=error, fmt="D", color=colour, markersize=6, label=name
+        )
+        tag(point, number, LINE)
+        for place, bar in enumerate(bars):
+            tag(bar, number, "interval", str(place))
         return
-    axes.fill_between(x, own.low, own.high, color=colour, alpha=0.14, linewidth=0)
-    axes.plot(x, own.mean, color=colour, linestyle=dash, label=name)
-    axes.plot(x[-1:], own.mean[-1:], "o", color=colour, markersize=5)
+    band = axes.fill_between(x, own.low, own.high, color=colour, alpha=0.14, linewidth=0)
+    tag(band, number, "interval")
+    (line,) = axes.plot(x, own.mean, color=colour, linestyle=dash, label=name)
+    tag(line, number, LINE)
+    (end,) = axes.plot(x[-1:], own.mean[-1:], "o", color=colour, markersize=5)
+    tag(end, number, "end")
 
 
 def _draw_legend(fig: Figure, axes: Axes, names: Sequence[str]) -> None:
@@ -178,7 +197,7 @@ def _draw_legend(fig: Figure, axes: Axes, names: Sequence[str]) -> None:
     shown = [name for name in names if name in by_name]
     num_columns = min(3, len(shown))
     order = [name for column in range(num_columns) for name in shown[column::num_columns]]
-    fig.legend(
+    legend = fig.legend(
         [by_name[name] for name in order],
         order,
         loc="outside upper left",
@@ -186,6 +205,15 @@ def _draw_legend(fig: Figure, axes: Axes, names: Sequence[str]) -> None:
         handlelength=1.6,
         columnspacing=1.4,
     )
+    numbers = method_numbers(names)
+    for name, text, sample in zip(order, legend.get_texts(), legend.legend_handles, strict=True):
+        tag(text, numbers[name], LEGEND, "name")
+        if sample is not None:
+            tag(sample, numbers[name], LEGEND, "sample")
+
+
+def _number(board: Leaderboard, row: Row) -> int:
+    return method_numbers(other.name for other in board.rows)[row.name]
 
 
 def _look(board: Leaderboard, row: Row) -> tuple[str, str]:

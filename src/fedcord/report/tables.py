@@ -112,8 +112,7 @@ def to_csv(board: Leaderboard) -> str:
 
 def to_markdown(board: Leaderboard) -> str:
     """A pipe table with the method and the notes below it, and a table for each kind of group."""
-    table = pipe_table(headings(board.metric), _readable_rows(board))
-    below = [board.method, *_notes(board)]
+    below = []
     if is_worth_showing(board):
         below += [f"{TITLE}. {EXPLANATION}", pipe_table(*balanced_table(board))]
     if sentence := floor_sentence(board):
@@ -128,7 +127,17 @@ def to_markdown(board: Leaderboard) -> str:
     for kind in group_kinds(board):
         below += [f"Accuracy per {kind}, %, with 95 % interval (Student t on the logit scale):"]
         below += [pipe_table(*group_table(board, kind))]
-    return "\n\n".join([table, *below, origin_line(board)]) + "\n"
+    return "\n\n".join([*_main(board), *below, origin_line(board)]) + "\n"
+
+
+def short_markdown(board: Leaderboard) -> str:
+    """The pipe table with what must stand below it, for pages that hold several."""
+    return "\n\n".join([*_main(board), origin_line(board)])
+
+
+def _main(board: Leaderboard) -> list[str]:
+    table = pipe_table(headings(board.metric), _readable_rows(board))
+    return [table, board.method, *_notes(board)]
 
 
 def to_latex(board: Leaderboard) -> str:
@@ -144,7 +153,7 @@ def to_latex(board: Leaderboard) -> str:
 
 def _notes(board: Leaderboard) -> list[str]:
     compared = [(row.name, row.difference) for row in board.rows if row.difference is not None]
-    return [*board.notes, *(f"{name}: {d.note}." for name, d in compared if d.note)]
+    return [*board.all_notes, *(f"{name}: {d.note}." for name, d in compared if d.note)]
 
 
 LATEX = {

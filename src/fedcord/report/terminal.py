@@ -18,6 +18,7 @@ from fedcord.report.balanced import (
 )
 from fedcord.report.classes import class_table, classes_sentence, has_classes
 from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.notes import in_one_line
 from fedcord.report.numbers import NOTHING, byte_size, duration, p_value
 from fedcord.report.row import Row
 from fedcord.report.scores import score, score_cell_bracket, score_gap, score_heading
@@ -45,7 +46,7 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
         console.print(f"[dim]{escape(classes_sentence(board))}[/dim]", highlight=False)
     for line in tuning_lines(entries_of(board.rows)):
         console.print(f"[cyan]tuned[/cyan] {escape(line)}", highlight=False)
-    for note in board.notes:
+    for note in (*board.notes, *in_one_line(board.remarks, "report.html")):
         console.print(f"[yellow]note[/yellow] {escape(note)}", highlight=False)
     console.print()
 

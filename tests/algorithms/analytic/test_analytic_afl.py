@@ -235,7 +235,7 @@ def test_certificate_of_invariance_passes_for_sums_and_fails_for_kept_ridges() -
     assert "largest relative difference" in str(found)
     kept = AFLByModels(remove_ridge=False, features=NARROW)
     assert check_invariance(kept, clients, env()).difference > 1e-3
-    with pytest.raises(DataError, match="1 client cannot be dealt anew"):
+    with pytest.raises(DataError, match="1 client cannot be redistributed"):
         check_invariance(AFL(), clients[:1], env())
 
 

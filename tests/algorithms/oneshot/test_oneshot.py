@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from fedcord.algorithms.oneshot.ladder import PRESETS
 from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.member import Member, received, upload, upload_spec
 from fedcord.algorithms.oneshot.policy import Policy, Sigma
@@ -63,6 +64,31 @@ def test_all_clients_start_alike_from_normal_prototypes() -> None:
     shared = preset("fafi").init(Env(task(), 0)).shared
     assert shared["proto.weight"].shape == (3, 16)
     assert 0.7 < float(shared["proto.weight"].std()) < 1.3
+
+
+# --- prototypes that are sent back -----------------------------------------------------------
+
+
+def test_fed_back_prototypes_are_the_next_target_and_every_checkpoint_is_an_exchange() -> None:
+    twice = {"checkpoints": 2}
+    state, records, _ = run(preset("v9b-feedback", twice))
+    plain, looks, _ = run(preset("v9b", twice))
+    learned = state.result["fused.fused.prototypes"]
+    assert torch.equal(state.shared["target"], learned)  # what would be sent next
+    assert [record.is_probe for record in records] == [False, False]
+    assert [record.is_probe for record in looks] == [True, False]
+    assert "target" not in plain.shared
+    assert not torch.equal(learned, plain.result["fused.fused.prototypes"])
+
+
+def test_fed_back_prototypes_go_on_from_where_they_were() -> None:
+    """Without steps the server returns what it had: the simplex, so that nothing is fed back."""
+    idle = {"kind": "trainable_protos", "training": {"feedback": True, "epochs": 0}}
+    still = method(QUICK, PRESETS["v7"].values, {"server": idle}, {"checkpoints": 2})
+    state, _, _ = run(still)
+    assert torch.equal(state.shared["target"], still.init(Env(task(), 0)).shared["target"])
+    unfed = method(QUICK, PRESETS["v7"].values, {"checkpoints": 2})
+    assert same_bits(train(still), train(unfed))
 
 
 # --- one exchange ------------------------------------------------------------------------------

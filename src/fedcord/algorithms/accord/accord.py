@@ -120,6 +120,11 @@ class Accord:
     def __post_init__(self) -> None:
         check_params(self)
         problems = setting_rules(self._head, self.balanced, self.refinements)
+        if self.objective.bank_file:
+            problems.append(
+                f"objective.bank_file = '{self.objective.bank_file}': accord sends no feature "
+                "bank; leave it out, or use feature-bank."
+            )
         if problems:
             raise ConfigError(problems)
         assert self._clients  # its own rules are checked when it is made

@@ -1,4 +1,4 @@
-"""A head of its own for every client: the common one, bent to the client's samples as in FedHiP."""
+"""A head of its own for every client: the common one, adapted to its samples as in FedHiP."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Stays: samples, features, and the personal model.
     P_k = argmin ||F P − Y||² + λ||P||² + α ||F_k P − Y_k||²
         = W + α (S + αF_k'F_k)⁻¹ F_k'(Y_k − F_k W)
 
-P_k does not change when the other clients' samples are dealt anew among any number of clients.
+P_k does not change when the other clients' samples are redistributed among any number of clients.
 
 Deviations: the third phase is derived from the paper's description. The server adds instead of
 recursing. The paper's ridge Kβ makes models depend on the number of clients; here the ridge is

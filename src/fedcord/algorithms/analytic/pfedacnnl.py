@@ -1,4 +1,4 @@
-"""Clients with similar labels share a last layer, and each bends it to its own data in closed form.
+"""Clients with similar labels share a last layer, which each adapts to its data in closed form.
 
 Reference: Gu et al., "Analytic Personalized Federated Meta-Learning", 2025 (arXiv 2502.06915), of
 which this is the framework pFedACnnL.
@@ -159,7 +159,7 @@ class PFedACnnL:
         return dict(zip(clients, found.tolist(), strict=True))
 
     def personalize(self, shared: Tensors, memory: Tensors, data: ClientData, env: Env) -> Tensors:
-        """The group's last layer, bent to the client's samples."""
+        """The group's last layer, adapted to the client's samples."""
         anchor = self._anchor(shared, env).clone(memory_format=torch.contiguous_format)
         if len(data.train) == 0:
             return {WEIGHT: anchor}

@@ -15,7 +15,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Rung:
+class Preset:
     """One named combination.
 
     Attributes:
@@ -38,10 +38,10 @@ _FLARE = {"kind": "uw_meta_log", "schedule": "linear", **_VALVE}
 _LEARNED_PROTOTYPES = {"kind": "trainable_protos"}
 _FEATURE_BANK = {"feature_bank": 16}
 
-PRESETS: Mapping[str, Rung] = MappingProxyType(
+PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "fafi": Rung("one-shot: prototypes, supervised contrast, feature ensemble (V4)", {}),
-        "memory-bank": Rung(
+        "fafi": Preset("one-shot: prototypes, supervised contrast, feature ensemble (V4)", {}),
+        "memory-bank": Preset(
             "FAFI with a queue of past features (did not help)",
             {
                 "objective": {
@@ -51,71 +51,81 @@ PRESETS: Mapping[str, Rung] = MappingProxyType(
                 }
             },
         ),
-        "feature-bank": Rung(
+        "feature-bank": Preset(
             "FAFI with contrast to outside features (did not help)",
             {"objective": _FEATURE_BANK},
         ),
-        "two-stage": Rung(
+        "two-stage": Preset(
             "feature bank first, local loss after, in turn (did not help)",
             {"objective": {**_FEATURE_BANK, "alignment_epochs": 1}},
         ),
-        "drcl": Rung(
+        "drcl": Preset(
             "FAFI drawn to random anchors by a constant weight (V5)",
             {"anchors": _RANDOM, "policy": {"kind": "fixed", "weight": 1.0}},
         ),
-        "v6": Rung("V5 with a weight that falls to zero", {"anchors": _RANDOM, "policy": _ANNEAL}),
-        "v7": Rung("V6 with anchors on a simplex", {"anchors": _ETF, "policy": _ANNEAL}),
-        "v8": Rung(
+        "v6": Preset(
+            "V5 with a weight that falls to zero", {"anchors": _RANDOM, "policy": _ANNEAL}
+        ),
+        "v7": Preset("V6 with anchors on a simplex", {"anchors": _ETF, "policy": _ANNEAL}),
+        "v8": Preset(
             "V7 with a target that moves from the first prototypes to the simplex",
             {"anchors": {"kind": "interpolated"}, "policy": _ANNEAL},
         ),
-        "v9a": Rung(
+        "v9a": Preset(
             "V7 with each client's weight by its label entropy",
             {"anchors": _ETF, "policy": _ENTROPY},
         ),
-        "v9b": Rung(
+        "v9b": Preset(
             "V7 with prototypes learned on the server",
             {"anchors": _ETF, "policy": _ANNEAL, "server": _LEARNED_PROTOTYPES},
         ),
-        "v9ab": Rung(
+        "v9b-feedback": Preset(
+            "V9B as first run: the server's prototypes are the next target (not one-shot)",
+            {
+                "anchors": _ETF,
+                "policy": _ANNEAL,
+                "server": {**_LEARNED_PROTOTYPES, "training": {"feedback": True}},
+            },
+        ),
+        "v9ab": Preset(
             "V9A and V9B together",
             {"anchors": _ETF, "policy": _ENTROPY, "server": _LEARNED_PROTOTYPES},
         ),
-        "plan-c": Rung(
+        "plan-c": Preset(
             "V7 with opposing gradients projected (PCGrad)",
             {"anchors": _ETF, "policy": _ANNEAL, "conflict": {"kind": "pcgrad_local"}},
         ),
-        "v10": Rung(
+        "v10": Preset(
             "uncertainty weights that also scale the base loss",
             {"anchors": _ETF, "policy": {"kind": "kendall_coupled", "start": "unbiased"}},
         ),
-        "v10-rescaled": Rung(
+        "v10-rescaled": Preset(
             "V10 with the base loss at full weight", {"anchors": _ETF, "policy": {"kind": "uw"}}
         ),
-        "v11-linear": Rung(
+        "v11-linear": Preset(
             "V10-rescaled annealed from outside, as run: the schedule cancels",
             {"anchors": _ETF, "policy": {**_V11, "schedule": "linear"}},
         ),
-        "v11-cosine": Rung(
+        "v11-cosine": Preset(
             "V11 with a cosine schedule",
             {"anchors": _ETF, "policy": {**_V11, "schedule": "cosine"}},
         ),
-        "v11-fixed": Rung(
+        "v11-fixed": Preset(
             "V11 as it was meant: only the weight is annealed",
             {"anchors": _ETF, "policy": {"kind": "uw_ext", "schedule": "linear"}},
         ),
-        "v12": Rung(
+        "v12": Preset(
             "meta-annealing as reported: λ can run away", {"anchors": _ETF, "policy": _V12}
         ),
-        "v13": Rung(
+        "v13": Preset(
             "V12 with a floor under σ²_align: too weak",
             {"anchors": _ETF, "policy": {**_V12, "align_floor": 1e-3}},
         ),
-        "flare": Rung(
+        "flare": Preset(
             "clients learn their alignment weight, annealed to zero, with a safety valve (V14)",
             {"anchors": _ETF, "policy": _FLARE},
         ),
-        "flare-as-logged": Rung(
+        "flare-as-logged": Preset(
             "V14 as first written: V12, floor, valve, joint clipping",
             {
                 "anchors": _ETF,
@@ -123,7 +133,7 @@ PRESETS: Mapping[str, Rung] = MappingProxyType(
                 "local": {"joint_clip": True},
             },
         ),
-        "flare-scale-free": Rung(
+        "flare-scale-free": Preset(
             "FLARE with an alignment of directions, whose weight means the same for every network",
             {
                 "anchors": _ETF,
@@ -131,19 +141,19 @@ PRESETS: Mapping[str, Rung] = MappingProxyType(
                 "policy": {**_FLARE, "lambda_max": 0.1, "hinge_weight": 5.0, "entropy_max": 0.1},
             },
         ),
-        "flare-lpa": Rung(
+        "flare-lpa": Preset(
             "FLARE with one model fused from layer-wise posteriors",
             {"anchors": _ETF, "policy": _FLARE, "server": {"kind": "lpa"}},
         ),
-        "flare-fisher": Rung(
+        "flare-fisher": Preset(
             "FLARE with one model, weights averaged by how sure clients are (after FedFisher)",
             {"anchors": _ETF, "policy": _FLARE, "server": {"kind": "fisher"}},
         ),
-        "flare-ties": Rung(
+        "flare-ties": Preset(
             "FLARE with one model of the changes that clients agree on (after TIES)",
             {"anchors": _ETF, "policy": _FLARE, "server": {"kind": "ties"}},
         ),
-        "flare-dare": Rung(
+        "flare-dare": Preset(
             "FLARE with one model, a random part of clients' changes dropped (after DARE)",
             {"anchors": _ETF, "policy": _FLARE, "server": {"kind": "dare"}},
         ),

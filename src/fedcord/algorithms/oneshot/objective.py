@@ -13,9 +13,9 @@ prototype_contrast it is the first term alone, plain cross-entropy.
 Two ideas that did not help (docs/algorithms/ladder.md) are kept for comparison. A *memory bank* is
 a queue of the client's own past features that join the contrast. A *feature bank* holds features of
 every class from outside, and a further term draws features to those of their class and away from
-others; the first one came from a teacher trained on public data, ours are unit vectors scattered
-around one direction per class, drawn from the seed, because a federation has no public data in
-general.
+others; the first one came from a teacher trained on public data, which `bank_file` names. Without
+it they are unit vectors scattered around one direction per class, drawn from the seed, because a
+federation has no public data in general.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ class Objective:
     memory_bank: int = param(0, "past features kept as further contrast; 0: none", at_least=0)
     feature_bank: int = param(0, "outside features per class to contrast with", at_least=0)
     bank_weight: float = param(1.0, "weight of the contrast with the feature bank", at_least=0)
+    bank_file: str = param(
+        "", "an .npz file of public examples, x and y: the bank is a teacher's features of them"
+    )
+    teacher_epochs: int = param(5, "the teacher's passes over the public examples", at_least=1)
     alignment_epochs: int = param(
         0, "epochs of each period with nothing but the feature bank's contrast", at_least=0
     )

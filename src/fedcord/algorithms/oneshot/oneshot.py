@@ -6,7 +6,8 @@ clients and a weight of alignment that each client learns. `ladder.PRESETS` name
 
 Travels: down the first encoder and prototypes, once; up the encoder, prototypes [C, D], class
 counts [C] and the number of examples, once, and what the chosen server asks for beside. Stays:
-everything else, in particular λ and the entropy of labels.
+everything else, in particular λ and the entropy of labels. With `objective.bank_file` a feature
+bank also travels down, and with `server.training.feedback` the server's prototypes do.
 
 | paper | here |
 |---|---|
@@ -54,9 +55,11 @@ from fedcord.algorithms.oneshot.member import (
 )
 from fedcord.algorithms.oneshot.objective import Objective
 from fedcord.algorithms.oneshot.policy import Policy, Sigma
+from fedcord.algorithms.oneshot.public_bank import bank_review, public_bank, received_bank
 from fedcord.algorithms.oneshot.rules import client_review, cross_rules
 from fedcord.algorithms.oneshot.schedule import Plan
 from fedcord.algorithms.oneshot.servers.aggregator import Common
+from fedcord.algorithms.oneshot.servers.feature_ensemble import PROTOTYPES as LEARNED
 from fedcord.algorithms.oneshot.servers.server import Server
 from fedcord.core.contract import (
     METRIC,
@@ -78,6 +81,8 @@ from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
 
 FUSED = "fused"
 """Prefix of the server's result."""
+TARGET = "target"
+"""What the server has learned and clients go towards next, where it is sent back."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,9 @@ class OneShot:
     server: Server = param(Server(), "how clients' models are fused")
     local: LocalTraining = param(LocalTraining(), "how clients train")
     checkpoints: int = param(
-        10, "looks at local training, at most one per epoch; the last is the exchange", at_least=1
+        10,
+        "measurements along local training, at most one per epoch; the last is the exchange",
+        at_least=1,
     )
 
     def __post_init__(self) -> None:
@@ -108,12 +115,13 @@ class OneShot:
 
     @property
     def traits(self) -> Traits:
-        """One exchange; the rounds before it are probes."""
-        return Traits(rounds=self.plan.chunks, shares_work=True, probes=True, observes=True)
+        """One exchange; the rounds before it are probes, unless they are sent something back."""
+        rounds = self.plan.chunks
+        return Traits(rounds, shares_work=True, probes=not self._feeds_back, observes=True)
 
     def is_probe(self, env: Env) -> bool:
         """All rounds but the last only look."""
-        return env.round + 1 < self.plan.chunks
+        return not self._feeds_back and self._goes_on(env)
 
     def review(self, task: Task) -> Review:
         """What clients and the server need of the task, and settings that may surprise."""
@@ -122,7 +130,8 @@ class OneShot:
             "encoders of one form, so give one --model, or use accord."
         )
         errors = (different,) if len(task.networks) > 1 else ()
-        return client_review(self, task) + self.server.review(task) + Review(errors)
+        found = client_review(self, task) + self.server.review(task)
+        return found + bank_review(self.objective, task) + Review(errors)
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong, in plain words."""
@@ -138,7 +147,12 @@ class OneShot:
 
     def init(self, env: Env) -> ServerState:
         """One encoder and prototypes ~ N(0, 1) for all."""
-        return ServerState(shared=first_message(env))
+        shared = first_message(env)
+        points = self.anchors.points(shared[PROTOTYPES], env)
+        if self._feeds_back and points is not None:
+            shared[TARGET] = points
+        shared |= public_bank(self.objective, self.local, shared, env)
+        return ServerState(shared=shared)
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """An encoder and prototypes like those sent, counts, and what the server asks for."""
@@ -164,22 +178,27 @@ class OneShot:
             len(data.train),
             extra,
         )
-        kept = self._kept(learner, member) if self.is_probe(env) else {}
+        kept = self._kept(learner, member) if self._goes_on(env) else {}
         return ClientResult(Update(upload(member), len(data.train), measured), kept)
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
-        """The fused model as the result; `shared` stays as it was, so nothing flows back."""
+        """The fused model as the result; `shared` stays as it was, so nothing flows back.
+
+        But for V9B as it was first run, whose learned prototypes are the next target.
+        """
         members = {k: received(u.tensors, u.weight) for k, u in updates if u.weight > 0}
         if not members:
             raise ProtocolError("no client has examples; there is nothing to fuse.")
         points = self.anchors.points(state.shared[PROTOTYPES], env)
         trained = {name for name, _ in env.task.scratch_network().named_parameters()}
         measured = oneshot_metrics.measure(list(members.values()), trained, points)
-        common = Common(points, state.shared)
+        common = Common(points, state.shared, state.shared.get(TARGET))
+        fused = self.server.fuse(members, common, env)
+        learned = {TARGET: fused[LEARNED]} if self._feeds_back else {}
         return state.next(
-            shared=state.shared,
+            shared={**state.shared, **learned},
             private=prefixed(METRIC, {n: torch.tensor(value) for n, value in measured.items()}),
-            result=prefixed(FUSED, self.server.fuse(members, common, env)),
+            result=prefixed(FUSED, fused),
         )
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
@@ -190,14 +209,25 @@ class OneShot:
         return Predictor(self.server.scores(fused, env))
 
     @property
+    def _feeds_back(self) -> bool:
+        return self.server.feeds_back
+
+    def _goes_on(self, env: Env) -> bool:
+        """Whether clients train on after this round."""
+        return env.round + 1 < self.plan.chunks
+
+    @property
     def _work(self) -> LocalWork:
         return LocalWork(self.local, self.objective, self.alignment, self.policy, self.conflict)
 
     def _epochs(self, shared: Tensors, env: Env) -> list[Epoch]:
         """What holds in each epoch of the chunk `env` stands in."""
         first = shared[PROTOTYPES].to(env.task.device)
-        points = self.anchors.points(first, env)
-        outside = self.objective.outside_bank(first.shape[0], first.shape[1], env)
+        learned = shared.get(TARGET)
+        points = self.anchors.points(first, env) if learned is None else learned.to(first.device)
+        outside = received_bank(shared, first.device)
+        if outside is None:
+            outside = self.objective.outside_bank(first.shape[0], first.shape[1], env)
         plan = self.plan
         epochs = []
         for number in plan.epochs_of(env.round):

@@ -40,6 +40,11 @@ def cross_rules(method: OneShot) -> list[str]:
             f"objective.alignment_epochs = {objective.alignment_epochs} needs a feature bank; "
             "--set objective.feature_bank=16."
         )
+    if objective.bank_file and objective.feature_bank == 0:
+        problems.append(
+            f"objective.bank_file = '{objective.bank_file}' needs a feature bank; "
+            "--set objective.feature_bank=16."
+        )
     if objective.alignment_epochs >= objective.period:
         problems.append(
             f"objective.alignment_epochs = {objective.alignment_epochs} must be below "

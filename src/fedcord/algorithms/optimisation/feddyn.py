@@ -1,4 +1,4 @@
-"""Clients' losses are bent, more in every round, until their minima lie at the common one.
+"""Clients' losses are regularised, more in every round, until their minima lie at the common one.
 
 Reference: Acar et al., "Federated Learning Based on Dynamic Regularization", ICLR 2021.
 
@@ -54,7 +54,7 @@ class FedDyn(AveragesModels):
     """Federated learning with dynamic regularisation."""
 
     regularisation: float = param(
-        0.1, "strength of the bending (paper: α)", at_least=0, space=(0.001, 1.0, "log")
+        0.1, "strength of the regularisation (paper: α)", at_least=0, space=(0.001, 1.0, "log")
     )
     local: LocalSGD = param(LocalSGD(), "how clients train")
 
@@ -70,7 +70,7 @@ class FedDyn(AveragesModels):
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env
     ) -> ClientResult:
-        """Local training on the bent loss, then the client's drift."""
+        """Local training on the regularised loss, then the client's drift."""
         start = trained_weights(shared, env.task)
         drift = select(memory, DRIFT) or {n: torch.zeros_like(t) for n, t in start.items()}
         network = received_model(shared, env)

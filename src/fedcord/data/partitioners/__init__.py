@@ -1,1 +1,1 @@
-"""Ways to deal one data set out to clients, one per file; `fedcord.data.partition` names them."""
+"""Ways to distribute one data set to clients, one per file; `fedcord.data.partition` names them."""

@@ -30,7 +30,7 @@ class DirichletOverlap:
     alpha: float = param(
         0.5, "concentration; smaller is more skewed (paper: α)", above=0, at_most=1e6
     )
-    scale: float = param(10.0, "how many times class 0 is dealt out per class", above=0)
+    scale: float = param(10.0, "how many times class 0 is distributed per class", above=0)
 
     def problems(self, num_clients: int) -> list[str]:
         """Nothing beyond the ranges of the parameters."""

@@ -18,11 +18,11 @@ MAX_DRAWS = 2000
 
 @dataclass(frozen=True)
 class Source:
-    """The examples to deal out; partitioners read it and change nothing.
+    """The examples to distribute; partitioners read it and change nothing.
 
     Attributes:
         labels: [N] class of every training example.
-        pool: [M] ascending indices of those that may be dealt; the long-tail filter leaves fewer
+        pool: [M] ascending indices of those that may be given; the long-tail filter leaves fewer
             than N.
         num_classes: C.
         groups: by key, [N] a value per example such as its domain, hospital or writer.

@@ -1,4 +1,4 @@
-"""`shards:n`: sort by label, cut into K·n shards, deal n shards to each client.
+"""`shards:n`: sort by label, cut into K·n shards, give n shards to each client.
 
 The pathological split of the FedAvg paper (McMahan et al., 2017): with few shards a client sees
 only few classes, and all clients have the same size.
@@ -20,7 +20,7 @@ from fedcord.data.partitioners.partitioner import Indices, Source
 class Shards:
     """Label-sorted shards."""
 
-    per_client: int = param(2, "shards dealt to each client", at_least=1)
+    per_client: int = param(2, "shards given to each client", at_least=1)
 
     def problems(self, num_clients: int) -> list[str]:
         """Nothing beyond the ranges of the parameters."""

@@ -23,10 +23,12 @@ class Common:
     Attributes:
         anchors: [C, D] the clients' anchors, or None where they have none.
         start: the encoder and prototypes they were first sent, named as in that message.
+        learned: [C, D] the server's prototypes as they were sent back; None where they are not.
     """
 
     anchors: Tensor | None = None
     start: Tensors = field(default_factory=dict)
+    learned: Tensor | None = None
 
 
 class Aggregator(Protocol):

@@ -131,6 +131,11 @@ class Server:
         return asked(env.task.scratch_network(env.client), env.task.num_classes)
 
     @property
+    def feeds_back(self) -> bool:
+        """Whether clients go on towards what the server has learned, which is not one-shot."""
+        return self.kind == "trainable_protos" and self.training.feedback
+
+    @property
     def asked(self) -> object:
         """What decides `extra_upload`, as a plain value; None where nothing is asked for."""
         if self.kind == "fisher":

@@ -11,8 +11,11 @@ Learning", AAAI 2024.
 | adaptive margin | min(largest of the classes' distances to their nearest other class, `margin`) |
 
 Deviations: G is trained once, after the only exchange, and is the classifier. In V9B as first run
-it became the next chunk's alignment target, which is not one-shot, and was overwritten before
-evaluation. Steps go through members in ascending order instead of at random.
+it became the next chunk's alignment target, which is not one-shot (`feedback` does that: every
+checkpoint is an exchange, and G goes on from where it was), and was overwritten by the mean before
+evaluation (here it never is). With `feedback` the first model travels anew in every exchange,
+although clients need no more than G: bytes down are an upper bound. Steps go through members in
+ascending order instead of at random.
 
 Limits: `etf_weight` → ∞ gives the anchors; `epochs` = 0 gives the starting point.
 """
@@ -44,6 +47,9 @@ class PrototypeTraining:
     contrast: str = param("dot", "how classes compete", choices=("dot", "fedtgp"))
     margin: float = param(100.0, "largest margin of the fedtgp contrast", at_least=0)
     start: str = param("anchors", "where training starts", choices=("anchors", "mean"))
+    feedback: bool = param(
+        False, "send them back after every checkpoint as the next target; not one-shot"
+    )
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -51,7 +57,7 @@ class PrototypeTraining:
     @property
     def needs_anchors(self) -> bool:
         """Whether training starts there or is pulled there."""
-        return self.start == "anchors" or self.etf_weight > 0
+        return self.start == "anchors" or self.etf_weight > 0 or self.feedback
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,9 @@ class TrainableProtos:
         mean = mean_prototypes(members, "uniform")
         return {
             **result,
-            PROTOTYPES: train_prototypes(self.training, prototypes, mean, common.anchors),
+            PROTOTYPES: train_prototypes(
+                self.training, prototypes, mean, common.anchors, common.learned
+            ),
         }
 
     def scores(self, result: Tensors, env: Env) -> Scores:
@@ -77,7 +85,11 @@ class TrainableProtos:
 
 
 def train_prototypes(
-    training: PrototypeTraining, prototypes: Tensor, mean: Tensor, anchors: Tensor | None
+    training: PrototypeTraining,
+    prototypes: Tensor,
+    mean: Tensor,
+    anchors: Tensor | None,
+    learned_before: Tensor | None = None,
 ) -> Tensor:
     """G [C, D].
 
@@ -86,8 +98,10 @@ def train_prototypes(
         prototypes: [K, C, D] of the members.
         mean: [C, D] their mean.
         anchors: [C, D]; None only where `training` needs none.
+        learned_before: [C, D] G as it was left, to go on from; None: the start that is chosen.
     """
     start = mean if anchors is None or training.start == "mean" else anchors
+    start = start if learned_before is None else learned_before
     learned = start.detach().clone().requires_grad_()
     margin = min(class_gap(mean), training.margin)
     optimizer = torch.optim.Adam([learned], lr=training.lr)

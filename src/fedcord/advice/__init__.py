@@ -1,0 +1,1 @@
+"""Which method to try first, from what the committed studies measured; trains nothing."""

@@ -1,0 +1,362 @@
+"""From a situation and wishes to one method, by what was measured near it.
+
+1. Settings whose measures are all within their bounds are near; the closest `MOST_NEAR` count.
+2. Of the methods measured there, those that fit the wishes are candidates.
+3. Algorithms, each in its best form, are ranked over these settings (`ranking`). Of the leader the
+   form without parameters is taken, unless it does not fit or another is `WORTH` points better.
+4. Forms that need a published encoder are ranked apart, since not everybody has one that fits.
+5. A leader that is not shown to be better than the baseline (FedAvg; for personal models, every
+   client alone) gives way to it: what is simple stays until something is shown to beat it.
+
+A difference is shown where a paired interval of the page leaves out zero (and p ≤ 0.05 where the
+page has a corrected one), or where the two methods' own intervals do not overlap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
+
+from fedcord.advice.evidence import Comparison, Evidence, Form, Measured, On, Setting
+from fedcord.advice.measures import Distance, Measures, distance
+from fedcord.advice.ranking import effects
+
+MOST_NEAR = 8
+WORTH = 1.0
+"""Points for which parameters are worth setting."""
+BASELINES: Mapping[On, tuple[str, ...]] = {"common": ("fedavg",), "own": ("local", "local-ridge")}
+NOTHING_SENT = ("local", "local-ridge")
+
+Sureness = Literal[
+    "shown on several data sets",
+    "shown on one data set",
+    "shown against some",
+    "not shown",
+    "no study",
+]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a method must do beside being accurate.
+
+    Attributes:
+        max_bytes: of the whole run, all clients, up and down.
+        max_rounds: exchanges between clients and server.
+        personal: models are for clients' own data, not for everybody's.
+        mixed_networks: clients have different networks.
+        private: the server may read sums of updates only.
+    """
+
+    max_bytes: int | None = None
+    max_rounds: int | None = None
+    personal: bool = False
+    mixed_networks: bool = False
+    private: bool = False
+
+    @property
+    def on(self) -> On:
+        """What counts."""
+        return "own" if self.personal else "common"
+
+
+@dataclass(frozen=True)
+class Near:
+    """A setting near the situation, and who was measured there, the best first.
+
+    Attributes:
+        setting: which.
+        distance: from the situation.
+        candidates: methods that fit the wishes, one row for each form.
+    """
+
+    setting: Setting
+    distance: Distance
+    candidates: tuple[Measured, ...]
+
+
+@dataclass(frozen=True)
+class Lead:
+    """How one form stands against another in the near settings that measured both.
+
+    Attributes:
+        over: the other.
+        points: mean difference over `settings`.
+        settings: names.
+        shown_by: comparisons that say that it is ahead.
+        apart: settings where the two methods' own intervals do not overlap.
+        open: comparisons that show nothing.
+        by_other_forms: whether some settings measured the algorithm in another form only.
+    """
+
+    over: Form
+    points: float
+    settings: tuple[str, ...]
+    shown_by: tuple[Comparison, ...]
+    apart: tuple[str, ...]
+    open: tuple[Comparison, ...]
+    by_other_forms: bool = False
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it is more than a difference of means.
+
+        Where a page corrects for its many comparisons, only what stays shown counts.
+        """
+        corrected = [one for one in (*self.shown_by, *self.open) if one.p is not None]
+        return any(one.is_shown for one in corrected) if corrected else self.has_uncorrected
+
+    @property
+    def has_uncorrected(self) -> bool:
+        """Whether any interval, taken by itself, says that it is ahead."""
+        return bool(self.shown_by or self.apart)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to try first, and why.
+
+    Attributes:
+        situation: what was asked about.
+        wishes: likewise.
+        near: near settings with candidates, the nearest first.
+        nearest: the closest of all settings and its distance, near or not.
+        form: the recommendation; None where nothing near fits.
+        leads: of the recommended form over every other candidate, the closest first.
+        passed_over: the leader by means that is not shown to beat the recommended baseline.
+        with_published: a form on a published encoder that was ahead; None where there is none.
+        sureness: in a word.
+        unrecorded: algorithms left out for want of a figure on bytes.
+        in_the_open: algorithms left out because masks cover a part of them only.
+    """
+
+    situation: Measures
+    wishes: Wishes
+    near: tuple[Near, ...]
+    nearest: tuple[Setting, Distance]
+    form: Form | None
+    leads: tuple[Lead, ...]
+    passed_over: Lead | None
+    with_published: tuple[Form, Lead] | None
+    sureness: Sureness
+    unrecorded: tuple[str, ...]
+    in_the_open: tuple[str, ...]
+
+    @property
+    def is_any_near(self) -> bool:
+        """Whether a study is near at all, whatever its methods."""
+        return self.nearest[1].is_near
+
+
+def advise(situation: Measures, wishes: Wishes, evidence: Evidence) -> Advice:
+    """The recommendation; see the module."""
+    placed = sorted(
+        ((distance(situation, s.measures), s) for s in evidence.settings.values()),
+        key=lambda pair: (pair[0].size, pair[1].name),
+    )
+    all_near = [(gap, setting) for gap, setting in placed if gap.is_near]
+    fits = _fits(situation, wishes)
+    near = []
+    for gap, setting in all_near:
+        rows = [
+            row for row in evidence.methods if row.setting == setting.name and fits(row, setting)
+        ]
+        if rows:
+            near.append(Near(setting, gap, _best_of_each_form(rows, wishes.on)))
+    near = near[:MOST_NEAR]
+    own = {row.form.algorithm for row in _rows(near, _needs_nothing)}
+    best = _leader(near, wishes.on, lambda form: True)
+    # one method alone leads nobody: then those on a published encoder are what was compared
+    form = _leader(near, wishes.on, _needs_nothing) if len(own) > 1 else best
+    passed_over = None
+    if form is not None:
+        usual = _baseline(near, form, wishes.on)
+        if usual is not None:
+            over = _lead(form, usual, near, evidence, wishes.on)
+            if over is not None and not over.is_shown:
+                form, passed_over = usual, _lead(usual, form, near, evidence, wishes.on)
+    leads = () if form is None else _leads(form, near, evidence, wishes.on)
+    with_published = None
+    if form is not None and form.published is None and best is not None and best.published:
+        ahead = _leads(best, near, evidence, wishes.on)
+        own_forms = [lead for lead in ahead if lead.over.published is None]
+        with_published = (best, own_forms[0]) if own_forms and own_forms[0].is_shown else None
+    return Advice(
+        situation,
+        wishes,
+        tuple(near),
+        (placed[0][1], placed[0][0]),
+        form,
+        leads,
+        passed_over,
+        with_published,
+        _sureness(form, leads, passed_over, evidence),
+        *_left_out(wishes, [setting.name for _, setting in all_near], evidence),
+    )
+
+
+def _needs_nothing(form: Form) -> bool:
+    return form.published is None
+
+
+Fits = Callable[[Measured, Setting], bool]
+
+
+def _fits(situation: Measures, wishes: Wishes) -> Fits:
+    def fits(row: Measured, setting: Setting) -> bool:
+        size = expected_bytes(row, setting, situation)
+        return (
+            wishes.on in row.figures
+            and (wishes.max_rounds is None or row.exchanges <= wishes.max_rounds)
+            and (wishes.max_bytes is None or (size is not None and size <= wishes.max_bytes))
+            and wishes.mixed_networks == (len(row.model) > 1)
+            and (wishes.personal or row.form.algorithm not in NOTHING_SENT)
+            and (not wishes.private or row.masked == "all" or row.form.algorithm in NOTHING_SENT)
+        )
+
+    return fits
+
+
+def expected_bytes(row: Measured, setting: Setting, situation: Measures) -> float | None:
+    """What the run moved, scaled up to the clients here; at least that, as some grow faster.
+
+    With fewer clients than the study had, what was measured stays: nobody has counted less.
+    """
+    if row.form.algorithm in NOTHING_SENT:
+        return 0.0
+    if row.bytes is None:
+        return None
+    return row.bytes * max(1.0, situation.clients / setting.measures.clients)
+
+
+def _left_out(
+    wishes: Wishes, near: list[str], evidence: Evidence
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    rows = [r for r in evidence.methods if r.setting in near and wishes.on in r.figures]
+    recorded = {row.form.algorithm for row in rows if row.bytes is not None}
+    silent = {row.form.algorithm for row in rows} - recorded - set(NOTHING_SENT)
+    partly = {row.form.algorithm for row in rows if row.masked == "part"}
+    return (
+        tuple(sorted(silent)) if wishes.max_bytes is not None else (),
+        tuple(sorted(partly)) if wishes.private else (),
+    )
+
+
+def _best_of_each_form(rows: list[Measured], on: On) -> tuple[Measured, ...]:
+    """One row per form (the better of 5 and 20 rounds, say), the best first."""
+    found: dict[Form, Measured] = {}
+    for row in sorted(rows, key=lambda row: (-row.figures[on].mean, row.label)):
+        found.setdefault(row.form, row)
+    return tuple(found.values())
+
+
+MayLead = Callable[[Form], bool]
+
+
+def _rows(near: list[Near], may_lead: MayLead) -> list[Measured]:
+    return [row for one in near for row in one.candidates if may_lead(row.form)]
+
+
+def _leader(near: list[Near], on: On, may_lead: MayLead) -> Form | None:
+    """The form to take of the algorithm that is ahead; None where there is nothing to rank."""
+    rows = _rows(near, may_lead)
+    best: dict[str, dict[str, float]] = {}
+    for row in rows:  # within a setting the best come first
+        best.setdefault(row.form.algorithm, {}).setdefault(row.setting, row.figures[on].mean)
+    ranked = effects(best)
+    if not ranked:
+        return None
+    leader = next(iter(ranked))
+    return _form_to_take([row for row in rows if row.form.algorithm == leader], on)
+
+
+def _form_to_take(rows: list[Measured], on: On) -> Form:
+    """Of those within `WORTH` points of the best, the plain one, or else the least to send."""
+    forms: dict[str, Form] = {}
+    scores: dict[str, dict[str, float]] = {}
+    sizes: dict[str, float] = {}
+    for row in rows:
+        name = row.form.words
+        forms[name] = row.form
+        scores.setdefault(name, {})[row.setting] = row.figures[on].mean
+        sizes[name] = min(sizes.get(name, math.inf), math.inf if row.bytes is None else row.bytes)
+    ranked = effects(scores)
+    best = next(iter(ranked.values()))
+    good = [forms[name] for name, effect in ranked.items() if effect >= best - WORTH]
+    return min(good, key=lambda form: (bool(form.params), sizes[form.words], form.words))
+
+
+def _baseline(near: list[Near], leader: Form, on: On) -> Form | None:
+    """The simple method that was measured most often beside the leader; None where none was."""
+    met = {row.setting for row in _rows(near, lambda form: form == leader)}
+    beside: dict[Form, int] = {}
+    for row in _rows(near, lambda form: form.published in (None, leader.published)):
+        if row.form.algorithm in BASELINES[on] and row.setting in met and row.form != leader:
+            beside[row.form] = beside.get(row.form, 0) + 1
+    return max(beside, key=lambda form: (beside[form], form.words), default=None)
+
+
+def _leads(form: Form, near: list[Near], evidence: Evidence, on: On) -> tuple[Lead, ...]:
+    others = {row.form for one in near for row in one.candidates if row.form != form}
+    found = [_lead(form, other, near, evidence, on) for other in others]
+    leads = [lead for lead in found if lead is not None]
+    return tuple(sorted(leads, key=lambda lead: (lead.points, lead.over.words)))
+
+
+def _lead(form: Form, over: Form, near: list[Near], evidence: Evidence, on: On) -> Lead | None:
+    rows = {}
+    for one in near:
+        mine = _as_measured(form, one, over.algorithm != form.algorithm)
+        theirs = _as_measured(over, one, False)
+        if mine is not None and theirs is not None:
+            rows[one.setting.name] = (mine, theirs)
+    if not rows:
+        return None
+    apart, compared = [], []
+    for name, (mine, theirs) in rows.items():
+        low, high = mine.figures[on].low, theirs.figures[on].high
+        if low is not None and high is not None and low > high:
+            apart.append(name)
+        for comparison in evidence.comparisons:
+            for seen in (comparison, comparison.reversed()):
+                is_of_both = (seen.label, seen.versus) == (mine.label, theirs.label)
+                if is_of_both and seen.on == on and name in seen.settings and seen not in compared:
+                    compared.append(seen)
+    gaps = [mine.figures[on].mean - theirs.figures[on].mean for mine, theirs in rows.values()]
+    shown = tuple(one for one in compared if one.is_shown)
+    silent = tuple(one for one in compared if not one.is_shown)
+    others = any(mine.form != form for mine, _ in rows.values())
+    return Lead(over, fmean(gaps), tuple(rows), shown, tuple(apart), silent, others)
+
+
+def _as_measured(form: Form, near: Near, may_differ: bool) -> Measured | None:
+    """The form in a setting, or else the best form of its algorithm there; None without either."""
+    same = [row for row in near.candidates if row.form == form]
+    if not same and may_differ:
+        alike = (form.algorithm, form.published is None)
+        same = [
+            row
+            for row in near.candidates
+            if (row.form.algorithm, row.form.published is None) == alike
+        ]
+    return same[0] if same else None
+
+
+def _sureness(
+    form: Form | None, leads: tuple[Lead, ...], passed_over: Lead | None, evidence: Evidence
+) -> Sureness:
+    """By the closest rival of another algorithm: forms of one method are a smaller question."""
+    if form is None:
+        return "no study"
+    rivals = [lead for lead in leads if lead.over.algorithm != form.algorithm]
+    if passed_over is not None or not any(lead.is_shown for lead in rivals):
+        return "not shown"
+    if not all(lead.is_shown for lead in rivals):
+        return "shown against some"
+    closest = rivals[0]
+    names = {*closest.apart, *(name for one in closest.shown_by for name in one.settings)}
+    data = {evidence.settings[name].dataset for name in names & set(closest.settings)}
+    return "shown on several data sets" if len(data) > 1 else "shown on one data set"

@@ -1,0 +1,249 @@
+"""An advice as people read it, and as programs do. Every figure stands with its page."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from fedcord.advice.command import settling_command
+from fedcord.advice.evidence import Comparison, Evidence, Figure, Measured
+from fedcord.advice.measures import Measures
+from fedcord.advice.recommend import Advice, Lead, Near, expected_bytes
+from fedcord.report.numbers import byte_size, counted, fixed, listed
+
+MOST_RIVALS, MOST_ROWS, MOST_SETTINGS = 4, 3, 3
+LIMITS = (
+    "All studies are of images, with small networks and a few thousand examples on a CPU; "
+    "larger networks, more data and more rounds were not measured."
+)
+
+
+def advice_text(advice: Advice, data: str, data_words: Sequence[str], evidence: Evidence) -> str:
+    """A page for the terminal."""
+    blocks = [f"{data}: {_measures(advice.situation)}"]
+    if advice.form is None:
+        blocks += [_nothing_near(advice)]
+    else:
+        blocks += [_recommended(advice), _how_sure(advice, evidence)]
+        blocks += ["Measured near your situation (per cent of the test answered rightly):"]
+        blocks[-1] += "".join(f"\n{line}" for line in _near_lines(advice))
+    blocks += [line for line in _remarks(advice) if line]
+    command = settling_command(advice, data_words)
+    blocks += [f"What would settle it, on your own data:\n  {command}"]
+    return "\n\n".join(blocks) + "\n"
+
+
+def advice_json(
+    advice: Advice, data: str, data_words: Sequence[str], evidence: Evidence
+) -> dict[str, Any]:
+    """The same for programs."""
+    nearest, gap = advice.nearest
+    return {
+        "data": data,
+        "situation": dataclasses.asdict(advice.situation),
+        "wishes": dataclasses.asdict(advice.wishes),
+        "recommendation": None
+        if advice.form is None
+        else {
+            "algorithm": advice.form.algorithm,
+            "params": dict(advice.form.params),
+            "published_encoder": advice.form.published,
+        },
+        "sureness": advice.sureness,
+        "is_a_study_near": advice.is_any_near,
+        "nearest": {
+            "setting": nearest.words,
+            "distance": round(gap.size, 3) if not gap.other else None,
+            "too_far_in": gap.too_far_in,
+        },
+        "near": [
+            {
+                "setting": one.setting.words,
+                "seeds": one.setting.seeds,
+                "distance": round(one.distance.size, 3),
+                "measures": dataclasses.asdict(one.setting.measures),
+                "methods": [
+                    {
+                        "method": row.form.words,
+                        **dataclasses.asdict(row.figures[advice.wishes.on]),
+                        "bytes": row.bytes,
+                        "exchanges": row.exchanges,
+                        "source": row.source,
+                    }
+                    for row in one.candidates
+                ],
+            }
+            for one in advice.near
+        ],
+        "leads": [
+            {
+                "over": lead.over.words,
+                "points": round(lead.points, 2),
+                "is_shown": lead.is_shown,
+                "comparisons": [dataclasses.asdict(c) for c in (*lead.shown_by, *lead.open)],
+            }
+            for lead in advice.leads
+        ],
+        "remarks": [line for line in _remarks(advice) if line],
+        "command": settling_command(advice, data_words),
+    }
+
+
+def _measures(own: Measures) -> str:
+    return (
+        f"{own.clients} clients with about {own.examples_per_client:,.0f} examples each, "
+        f"{own.classes} classes, label skew {own.label_skew:.2f} (0 alike, 1 disjoint), sizes "
+        f"Gini {own.size_gini:.2f}, class balance {own.class_balance:.2f}."
+    )
+
+
+def _nothing_near(advice: Advice) -> str:
+    nearest, gap = advice.nearest
+    if not advice.is_any_near:
+        return (
+            "No study is near, so there is no recommendation. The nearest is "
+            f"{nearest.words}; too far away in: {listed(gap.too_far_in)}."
+        )
+    wishes = advice.wishes
+    asked = [
+        *([f"--max-bytes {byte_size(wishes.max_bytes)}"] if wishes.max_bytes is not None else []),
+        *([f"--max-rounds {wishes.max_rounds}"] if wishes.max_rounds is not None else []),
+        *(["--personal"] if wishes.personal else []),
+        *(["--mixed-networks"] if wishes.mixed_networks else []),
+        *(["--private"] if wishes.private else []),
+    ]
+    return (
+        f"No study near has measured a method with {listed(asked)}, so there is no recommendation. "
+        f"The nearest study is {nearest.words}."
+    )
+
+
+def _recommended(advice: Advice) -> str:
+    assert advice.form is not None
+    text = f"Try first: {advice.form.words}"
+    if advice.form.published:
+        text += (
+            "\n  Only if a published encoder fits your inputs: everything compared near you was "
+            "measured on one."
+        )
+    if advice.passed_over is not None:
+        over = advice.passed_over
+        text += (
+            f"\n  Nothing measured near you is shown to beat it. {over.over.words} has the "
+            f"highest mean, {_points(-over.points)} above it, which may be chance."
+        )
+    if advice.with_published is not None:
+        form, lead = advice.with_published
+        text += (
+            f"\n  If a published encoder fits your inputs: {form.words} was "
+            f"{_points(lead.points)} above {lead.over.words} ({_best_proof(lead)})."
+        )
+    return text
+
+
+def _how_sure(advice: Advice, evidence: Evidence) -> str:
+    rivals = [lead for lead in advice.leads if advice.passed_over is None or lead.points > 0]
+    lines = [f"How sure: {advice.sureness}."]
+    for lead in rivals[:MOST_RIVALS]:
+        seen = counted(len(lead.settings), "near setting")
+        state = _best_proof(lead) if lead.is_shown else f"not shown{_open(lead)}"
+        seen += ", in part by its other forms" if lead.by_other_forms else ""
+        lines.append(f"  over {lead.over.words}: {_points(lead.points)} in {seen}; {state}")
+        if lead.is_shown:
+            lines += [f"    but on {_data(one, evidence)} {_comparison(one)}" for one in lead.open]
+    if len(rivals) > MOST_RIVALS:
+        lines.append(f"  and over {len(rivals) - MOST_RIVALS} more by larger differences")
+    data = {one.setting.dataset for one in advice.near}
+    lines.append(f"  Data sets near you: {listed(sorted(data))}. {LIMITS}")
+    return "\n".join(lines)
+
+
+def _best_proof(lead: Lead) -> str:
+    """The strongest comparison: corrected before uncorrected, wide before narrow."""
+    if lead.shown_by:
+        best = max(lead.shown_by, key=lambda one: (one.p is not None, len(one.settings)))
+        return f"shown: {_comparison(best)}"
+    return f"their own intervals do not overlap in {len(lead.apart)} of them"
+
+
+def _open(lead: Lead) -> str:
+    return f": {_comparison(lead.open[0])}" if lead.open else " by a paired comparison"
+
+
+def _data(one: Comparison, evidence: Evidence) -> str:
+    return listed(sorted({evidence.settings[name].dataset for name in one.settings}))
+
+
+def _comparison(one: Comparison) -> str:
+    corrected = "not corrected for several comparisons" if one.p is None else f"p ≤ {one.p:.3f}"
+    over = f" over {len(one.settings)} settings" if len(one.settings) > 1 else ""
+    return (
+        f"{_points(one.points)} [{fixed(one.low, 1)}, {fixed(one.high, 1)}]{over}, {corrected} "
+        f"({one.source})"
+    )
+
+
+def _near_lines(advice: Advice) -> list[str]:
+    """The nearest settings that measured the recommended form."""
+    own = [one for one in advice.near if advice.form in [row.form for row in one.candidates]]
+    lines = [_near(one, advice) for one in own[:MOST_SETTINGS]]
+    left = len(advice.near) - len(lines)
+    return lines + ([f"  and {counted(left, 'setting')} more, which --json lists"] if left else [])
+
+
+def _near(one: Near, advice: Advice) -> str:
+    rows = list(one.candidates[:MOST_ROWS])
+    rows += [row for row in one.candidates[MOST_ROWS:] if row.form == advice.form]
+    said = "; ".join(f"{row.form.words} {_row(row, one, advice)}" for row in rows)
+    seeds = f"{one.setting.seeds} seeds"
+    return (
+        f"  {one.setting.words}, {seeds}, distance {one.distance.size:.2f}\n"
+        f"    {said}\n    {rows[0].source}"
+    )
+
+
+def _row(row: Measured, one: Near, advice: Advice) -> str:
+    size = expected_bytes(row, one.setting, advice.situation)
+    scaled = size is not None and row.bytes is not None and size > row.bytes
+    moved = "" if row.bytes is None else f", {byte_size(row.bytes)}"
+    if scaled and size is not None:
+        moved += f", at least {byte_size(size)} for your clients"
+    return f"{_figure(row.figures[advice.wishes.on])}{moved}"
+
+
+def _figure(figure: Figure) -> str:
+    if figure.low is None or figure.high is None:
+        return fixed(figure.mean, 1)
+    low, high = max(0.0, figure.low), min(100.0, figure.high)  # few seeds reach beyond
+    return f"{fixed(figure.mean, 1)} [{fixed(low, 1)}, {fixed(high, 1)}]"
+
+
+def _points(points: float) -> str:
+    text = fixed(points, 1)
+    return f"{text if text.startswith('−') or not text.strip('0.') else '+' + text} points"
+
+
+def _remarks(advice: Advice) -> list[str]:
+    wishes, skew = advice.wishes, advice.situation.skew
+    return [
+        "Note: labels can be counted; whether inputs look different from client to client cannot. "
+        "If scanners, writers or cameras differ, look at the studies of domains, too."
+        if skew == "unknown"
+        else "",
+        f"Note: {listed(list(advice.unrecorded))} cannot be judged by --max-bytes: pages near you "
+        "do not say what they moved."
+        if advice.unrecorded
+        else "",
+        "Note: bytes are those of the study's networks; yours may be larger or smaller."
+        if wishes.max_bytes is not None
+        else "",
+        f"Note: of {listed(list(advice.in_the_open))} masks cover a part only, the rest travels in "
+        "the open, so --private leaves it out."
+        if advice.in_the_open
+        else "",
+        "Note: no study measured accuracy under masks; they change sums by rounding only. Nothing "
+        "here says what a model gives away about single examples; for that see dp-fedavg."
+        if wishes.private
+        else "",
+    ]

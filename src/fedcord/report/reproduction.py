@@ -1,0 +1,55 @@
+"""The page of a reproduced table: ours beside the published figures, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.published import TOLERANCE, Beside, published_markdown
+from fedcord.report.tables import short_markdown
+
+JUDGED = {
+    "nothing": "This scale tries the study out; it says nothing about the published figures.",
+    "directions": "At this scale only differences are judged, and only by their sign: confirmed "
+    "where the 95 % interval over our seeds lies on the published side of zero, contradicted where "
+    "it lies on the other. Values are not comparable.",
+    "values": "Values are confirmed where they lie in the 95 % interval over our seeds, give or "
+    f"take {TOLERANCE:g} point; differences are judged by their sign.",
+}
+
+
+def reproduction_page(
+    about: Mapping[str, str],
+    boards: Mapping[str, Leaderboard],
+    rows: Sequence[Beside],
+    lacking: Mapping[str, str],
+) -> str:
+    """Markdown.
+
+    Args:
+        about: study, title, source, scale, setting, note, judges and the command.
+        boards: by part, what our runs reached.
+        rows: the published figures beside ours.
+        lacking: by part, why it was not run.
+    """
+    lines = [f"# {about['study']}, {about['scale']}: {about['title']}", "", f"{about['source']}."]
+    lines += ["", "```sh", about["command"], "```", "", f"**Setting:** {about['setting']}"]
+    if about["note"]:
+        lines += ["", f"**Note:** {about['note']}"]
+    if rows:
+        lines += ["", "## Beside the published figures", "", published_markdown(rows)]
+        lines += ["", JUDGED[about["judges"]]]
+    else:
+        lines += ["", "No published figures are known to us, or the item has none."]
+    for part, board in boards.items():
+        lines += ["", f"## {part}", "", short_markdown(board)]
+        lines += ["", f"Run from {_dates(board)}."]
+    lines += [f"\n{part} was not run: {reason}" for part, reason in lacking.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _dates(board: Leaderboard) -> str:
+    starts = sorted(
+        str(run.provenance.get("started", "")) for row in board.rows for run in row.runs
+    )
+    return f"{starts[0]} to {starts[-1]}"

@@ -1,0 +1,37 @@
+"""What a point of a figure says when it is pointed at."""
+
+from __future__ import annotations
+
+from fedcord.metrics.registry import Metric
+from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.marks import CLIENT, MEAN, SEEDS, Spot
+from fedcord.report.markup import methods_of
+from fedcord.report.numbers import byte_size
+from fedcord.report.row import Row
+from fedcord.report.scores import score_bracket, with_unit
+
+
+def words(spot: Spot, figure: str, board: Leaderboard) -> str:
+    """The values of a point, without its method's name."""
+    metric = board.metric
+    row = _row(board, spot.method)
+    if spot.part == CLIENT:
+        client, seed = spot.detail.split("-")
+        return f"client {client}, seed {seed}, checkpoint {spot.x:.0f}: λ {spot.y:.4g}"
+    if spot.part == SEEDS:
+        return f"seed {row.seeds[spot.place]}: {with_unit(row.values[spot.place], metric)}"
+    if spot.part == MEAN:
+        mean = f"{with_unit(row.score.mean, metric)}"
+        mean += f" {score_bracket(row.score, metric)}" if row.score.has_interval else ""
+        return f"{mean} for {byte_size(row.num_bytes)}" if figure == "pareto" else f"mean {mean}"
+    at = byte_size(spot.x) if figure == "traffic" else f"round {spot.x:.0f}"
+    return f"{at}: {with_unit(_undrawn(spot.y, metric), metric)}"
+
+
+def _row(board: Leaderboard, number: int) -> Row:
+    return next(row for row in board.rows if methods_of(board)[row.name] == number)
+
+
+def _undrawn(value: float, metric: Metric) -> float:
+    """A value from the scale that figures have."""
+    return value / 100 if metric.is_share else value

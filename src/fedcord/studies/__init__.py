@@ -1,0 +1,1 @@
+"""The named studies: a TOML file for each, read by `fedcord.experiment.named_study`."""
