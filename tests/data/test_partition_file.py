@@ -48,6 +48,25 @@ def test_path_with_comma_colon_and_equals(tmp_path: Path) -> None:
     assert partition.sizes == (1,)
 
 
+def test_own_test_parts_are_read_stored_and_part_of_the_hash(tmp_path: Path) -> None:
+    clients = {"clients": [[5, 0, 2], [], [9]]}
+    partition = _read(tmp_path / "a.json", {**clients, "test": [[5, 0], [], []]})
+    assert [part.tolist() for part in partition.tests] == [[0, 5], [], []]
+    again = _read(tmp_path / "b.json", partition.to_json())
+    assert [part.tolist() for part in again.tests] == [[0, 5], [], []]
+    without, other = _read(tmp_path / "c.json", clients), {**clients, "test": [[5], [], []]}
+    hashes = {partition.hash, again.hash, without.hash, _read(tmp_path / "d.json", other).hash}
+    assert len(hashes) == 3
+    assert without.tests == ()
+
+
+def test_own_test_parts_lose_what_the_long_tail_takes(tmp_path: Path) -> None:
+    everything = {"clients": [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]], "test": [[0, 2], [1, 3, 5, 7]]}
+    partition = _read(tmp_path / "a.json", everything, options=",longtail=5")
+    assert partition.tests[0].tolist() == [0, 2]
+    assert set(partition.tests[1].tolist()) == set(partition.clients[1].tolist()) - {9}
+
+
 def test_longtail_takes_examples_away(tmp_path: Path) -> None:
     everything = {"clients": [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]}
     partition = _read(tmp_path / "a.json", everything, options=",longtail=5")
@@ -76,6 +95,13 @@ def test_longtail_takes_examples_away(tmp_path: Path) -> None:
         ({"clients": [[1], [2], [1]]}, 'the index 1 to client 0 and to client 2; .* "overlap"'),
         ({"clients": [[1], [1]], "overlap": False}, "to client 0 and to client 1"),
         ({"clients": [[1]], "hash": "0" * 64}, "its hash does not fit its clients"),
+        ({"clients": [[1], [2]], "test": [[1]]}, '"test" that is not a list of 2 lists'),
+        ({"clients": [[1]], "test": {}}, '"test" that is not a list of 1 lists'),
+        ({"clients": [[1]], "test": [1]}, "client 0 a test part that is no part of its own"),
+        ({"clients": [[1]], "test": [[1, 1]]}, "client 0 a test part that is no part of its own"),
+        ({"clients": [[1, 2]], "test": [[1, 1]]}, "client 0 the index 1 more than once"),
+        ({"clients": [[1], [2]], "test": [[2], []]}, "client 0 test on the index 2, which is not"),
+        ({"clients": [[1]], "test": [[True]]}, "client 0 test on the index True"),
     ],
 )
 def test_wrong_content_is_refused_with_the_reason(

@@ -1,4 +1,6 @@
 import dataclasses
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,3 +93,18 @@ def test_a_data_set_that_was_loaded_is_used_up(monkeypatch: pytest.MonkeyPatch) 
     build_experiment(load_config({"dataset": "digits", "clients": 5}))
     assert lengths
     assert lengths[-1] == 0
+
+
+def test_a_partition_that_names_test_parts_decides_them_and_a_share_of_the_rest_selects(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "clients.json"
+    path.write_text(json.dumps({"clients": [list(range(12)), [20, 21]], "test": [[11, 3], []]}))
+    values = {"dataset": "digits", "partition": f"file:{path}", "clients": 0, "validation": 0.3}
+    for share in (0.0, 0.5):  # of clients' examples; not asked for here
+        made = build_experiment(load_config({**values, "test": share}))
+        labels = load_dataset("digits").train.labels
+        first, second = (made.population.client(k) for k in (0, 1))
+        assert first.test.labels.tolist() == labels[[3, 11]].tolist()
+        assert (len(first.train), len(first.validation), len(second.test)) == (7, 3, 0)
+        assert len(second.train) == 2

@@ -25,7 +25,13 @@ from fedcord.core.errors import ConfigError, DataError, unknown_name
 from fedcord.core.params import build
 from fedcord.data.longtail import longtail_pool, longtail_problem
 from fedcord.data.partitioners.from_file import hash_clients
-from fedcord.data.partitioners.partitioner import Indices, NamesClients, Partitioner, Source
+from fedcord.data.partitioners.partitioner import (
+    Indices,
+    NamesClients,
+    NamesTests,
+    Partitioner,
+    Source,
+)
 from fedcord.data.partitioners.table import PARTITIONS, PartitionInfo
 from fedcord.data.partitioners.text import PartitionText, text_of, value_of
 from fedcord.data.subset import subset_pool
@@ -44,11 +50,14 @@ class Partition:
         spec: the partition's text in its one canonical spelling.
         clients: for each client, ascending indices into the training split; may be empty.
         client_names: what each client is called, such as its hospital; none when it is a number.
+        tests: for each client, which of its examples it keeps for its own test; none when a run
+            draws a share of them.
     """
 
     spec: str
     clients: tuple[Indices, ...]
     client_names: tuple[str, ...] = ()
+    tests: tuple[Indices, ...] = ()
 
     @property
     def num_clients(self) -> int:
@@ -63,7 +72,7 @@ class Partition:
     @property
     def hash(self) -> str:
         """SHA-256 of the indices alone: equal assignments are equal however they were made."""
-        return hash_clients(self.clients)
+        return hash_clients(self.clients, self.tests)
 
     @property
     def has_overlap(self) -> bool:
@@ -83,6 +92,7 @@ class Partition:
             "hash": self.hash,
             "overlap": self.has_overlap,
             "clients": [indices.tolist() for indices in self.clients],
+            "test": [indices.tolist() for indices in self.tests],
             "client_names": list(self.client_names),
         }
 
@@ -156,7 +166,8 @@ def make_partition(
     names: tuple[str, ...] = ()
     if isinstance(partitioner, NamesClients):
         names = partitioner.client_names(source, clients)
-    return Partition(_canonical(spec, partitioner, ratio), clients, names)
+    tests = partitioner.client_tests(clients) if isinstance(partitioner, NamesTests) else ()
+    return Partition(_canonical(spec, partitioner, ratio), clients, names, tests)
 
 
 def _read(spec: str, num_clients: int) -> tuple[Partitioner | None, float, list[str]]:

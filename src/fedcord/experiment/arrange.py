@@ -52,14 +52,16 @@ def arrange(
 
 def parts_of(partition: Partition, config: RunConfig) -> Iterator[tuple[Indices, ...]]:
     """For each client the rows it trains on, chooses by and tests on."""
+    named = partition.tests
     for client, indices in enumerate(partition.clients):
-        yield split_client(
-            indices,
+        train, chosen, tested = split_client(
+            np.setdiff1d(indices, named[client]) if named else indices,
             validation=config.validation,
-            test=config.test,
+            test=0.0 if named else config.test,
             seed=config.seed,
             client=client,
         )
+        yield train, chosen, named[client] if named else tested
 
 
 def taken(inputs: list[Array], rows: Indices) -> Tensor:

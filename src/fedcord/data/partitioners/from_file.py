@@ -1,9 +1,10 @@
 """`file:PATH`: an assignment made elsewhere, as JSON.
 
-    {"clients": [[0, 5, 7], [1, 2]], "client_names": ["north", "south"], "overlap": false,
-     "hash": "…"}
+    {"clients": [[0, 5, 7], [1, 2]], "client_names": ["north", "south"], "test": [[7], [2]],
+     "overlap": false, "hash": "…"}
 
-`clients` holds indices into the training split; all else may be left out. Two clients may share an
+`clients` holds indices into the training split; all else may be left out. `test` says which of them
+each client keeps for its own test, instead of a share drawn at random. Two clients may share an
 example only when `overlap` is true. `hash`, if there, must be that of the indices; other keys are
 ignored, so that the file a run stores about its partition can be read back.
 """
@@ -49,7 +50,8 @@ class FromFile:
             )
         if content.get("overlap") is not True:
             self._check_disjoint(parts, len(source.labels))
-        if "hash" in content and content["hash"] != hash_clients(parts):
+        tests = self._tests(content, parts)
+        if "hash" in content and content["hash"] != hash_clients(parts, tests):
             raise self._error(
                 "was changed after it was written: its hash does not fit its clients; restore the "
                 "file, or remove the hash if the change is meant"
@@ -63,6 +65,13 @@ class FromFile:
             raise self._error(f'has "client_names" that are not a list of {len(parts)} names')
         return tuple(readable(str(name)) for name in names)
 
+    def client_tests(self, parts: Sequence[Indices]) -> tuple[Indices, ...]:
+        """Those in the file, if there are any, as far as they were dealt out."""
+        content = self._read()
+        whole = [np.array(indices, dtype=np.int64) for indices in content["clients"]]
+        tests = self._tests(content, whole)
+        return tuple(t[np.isin(t, part)] for t, part in zip(tests, parts, strict=bool(tests)))
+
     def _read(self) -> dict[str, Any]:
         try:
             content = json.loads(Path(self.path).read_text(encoding="utf-8"))
@@ -74,6 +83,25 @@ class FromFile:
             raise self._error("holds no clients; give at least one")
         return content
 
+    def _tests(self, content: dict[str, Any], parts: Sequence[Indices]) -> tuple[Indices, ...]:
+        """Every client's own test part, ascending; none if the file says nothing about them."""
+        tests = content.get("test", [])
+        if not isinstance(tests, list) or len(tests) not in (0, len(parts)):
+            raise self._error(f'has "test" that is not a list of {len(parts)} lists of indices')
+        found = []
+        for client, (indices, part) in enumerate(zip(tests, parts, strict=bool(tests))):
+            owned = set(part.tolist())
+            if not isinstance(indices, list) or len(indices) > len(owned):
+                raise self._error(f"gives client {client} a test part that is no part of its own")
+            for index in indices:
+                if type(index) is not int or index not in owned:
+                    raise self._error(
+                        f"lets client {client} test on the index {index!r:.40}, which is not among "
+                        'its own; list under "test" a part of what is under "clients"'
+                    )
+            found.append(self._ascending(client, indices))
+        return tuple(found)
+
     def _client(self, client: int, indices: object, num_examples: int) -> Indices:
         if not isinstance(indices, list):
             raise self._error(f"gives client {client} as {indices!r:.40}, which is not a list")
@@ -83,6 +111,9 @@ class FromFile:
                     f"gives client {client} the index {index!r:.40}; the training split allows "
                     f"whole numbers from 0 to {num_examples - 1}"
                 )
+        return self._ascending(client, indices)
+
+    def _ascending(self, client: int, indices: list[int]) -> Indices:
         part = np.sort(np.array(indices, dtype=np.int64))
         repeated = part[1:][part[1:] == part[:-1]]
         if len(repeated):
@@ -107,10 +138,16 @@ class FromFile:
         )
 
 
-def hash_clients(clients: Sequence[Indices]) -> str:
-    """SHA-256 over the clients' indices in order, with their lengths so that borders count."""
+def hash_clients(clients: Sequence[Indices], tests: Sequence[Indices] = ()) -> str:
+    """SHA-256 over the clients' indices in order, with their lengths so that borders count.
+
+    Args:
+        clients: the indices of each.
+        tests: those it tests on, where they are part of the assignment.
+    """
     digest = hashlib.sha256()
-    for indices in clients:
+    for place, indices in enumerate((*clients, *tests)):
+        digest.update(b"tests" if place == len(clients) else b"")
         digest.update(len(indices).to_bytes(8, "little"))
         digest.update(np.ascontiguousarray(indices, dtype="<i8").tobytes())
     return digest.hexdigest()

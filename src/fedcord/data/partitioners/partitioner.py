@@ -73,6 +73,15 @@ class NamesClients(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesTests(Protocol):
+    """A partitioner that may know which examples each client keeps for its own test."""
+
+    def client_tests(self, parts: Sequence[Indices]) -> tuple[Indices, ...]:
+        """For each of the parts that `split` made some of its indices; none when not known."""
+        ...
+
+
 def redraw(draw: Callable[[], T], is_good: Callable[[T], bool]) -> T | None:
     """The first good one of at most `MAX_DRAWS` draws, or None: never for ever."""
     for _ in range(MAX_DRAWS):
