@@ -74,3 +74,8 @@ def test_all_notes_are_one_line_with_a_count() -> None:
     )
     assert in_one_line(notes[:1], "report.html") == ("a, seed 0: x.",)
     assert in_one_line([], "report.html") == ()
+    private = Note("a", 0, "epsilon = 3 of the sums; ENCODERS ARE NOT COVERED")
+    assert in_one_line([*notes, private], "report.html") == (
+        "a, seed 0: epsilon = 3 of the sums; ENCODERS ARE NOT COVERED.",
+        *in_one_line(notes, "report.html"),
+    )

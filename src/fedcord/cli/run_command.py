@@ -89,13 +89,13 @@ def show_result(
         return
     from fedcord.report.caveats import caveats, remarks
     from fedcord.report.load import load_run
-    from fedcord.report.notes import in_one_line
+    from fedcord.report.notes import gathered
 
     own = load_run(Path(str(result["run_dir"])))
     _show(result, own, metric or str(result.get("metric", DEFAULT)))
     sys.stdout.flush()
     runs = {own.name: [own]}
-    bars.say((*caveats(runs), *in_one_line(remarks(runs), "result.json and metrics.jsonl")))
+    bars.say((*caveats(runs), *gathered(remarks(runs))))
 
 
 def _show(result: dict[str, object], own: Run, metric: str) -> None:

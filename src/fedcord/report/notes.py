@@ -16,6 +16,9 @@ NUMBERS = rf"{ONE}(?:, {ONE})*(?: and \d+ more)?"
 
 REFUSED = "an update was refused: "
 
+EPSILON = re.compile("ε|epsilon")
+"""A statement of privacy has it, and is never shortened: what it does not cover is half of it."""
+
 MOST_NAMES = 2
 """More methods than this are counted instead of named."""
 
@@ -48,7 +51,7 @@ def gathered(notes: Iterable[Note]) -> tuple[str, ...]:
 
 
 def in_one_line(notes: Sequence[Note], where: str) -> tuple[str, ...]:
-    """All notes as one line with a count, or none.
+    """All notes as one line with a count, or none; statements of privacy in full before it.
 
     Args:
         notes: what runs noted.
@@ -58,11 +61,14 @@ def in_one_line(notes: Sequence[Note], where: str) -> tuple[str, ...]:
     >>> in_one_line(notes, "result.json")
     ('2 notes of 1 run, of 2 kinds, such as fedavg, seed 0: client 1 is empty. All: result.json.',)
     """
+    private = gathered(note for note in notes if EPSILON.search(note.text))
+    notes = [note for note in notes if not EPSILON.search(note.text)]
     kinds = gathered(notes)
     if len(kinds) < 2:
-        return kinds
+        return private + kinds
     runs = {(note.name, note.seed) for note in notes}
     return (
+        *private,
         f"{counted(len(notes), 'note')} of {counted(len(runs), 'run')}, of {len(kinds)} kinds, "
         f"such as {kinds[0]} All: {where}.",
     )

@@ -58,9 +58,13 @@ class Objective:
     feature_bank: int = param(0, "outside features per class to contrast with", at_least=0)
     bank_weight: float = param(1.0, "weight of the contrast with the feature bank", at_least=0)
     bank_file: str = param(
-        "", "an .npz file of public examples, x and y: the bank is a teacher's features of them"
+        "",
+        "an .npz file of public examples, x and y: the bank is a teacher's features of them",
+        unwritten=True,
     )
-    teacher_epochs: int = param(5, "the teacher's passes over the public examples", at_least=1)
+    teacher_epochs: int = param(
+        5, "the teacher's passes over the public examples", at_least=1, unwritten=True
+    )
     alignment_epochs: int = param(
         0, "epochs of each period with nothing but the feature bank's contrast", at_least=0
     )

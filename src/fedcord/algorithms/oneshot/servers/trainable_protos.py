@@ -48,7 +48,9 @@ class PrototypeTraining:
     margin: float = param(100.0, "largest margin of the fedtgp contrast", at_least=0)
     start: str = param("anchors", "where training starts", choices=("anchors", "mean"))
     feedback: bool = param(
-        False, "send them back after every checkpoint as the next target; not one-shot"
+        False,
+        "send them back after every checkpoint as the next target; not one-shot",
+        unwritten=True,
     )
 
     def __post_init__(self) -> None:
