@@ -44,7 +44,7 @@ test-tracking: $(VENV)/.installed-tracking ## run the tests of --track with MLfl
 	$(BIN)/python -m pytest --numprocesses 0 tests/experiment/test_tracking.py
 
 $(VENV)/.installed-tracking: $(STAMP)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt mlflow wandb
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt mlflow-skinny sqlalchemy alembic wandb
 	@touch $@
 
 # axe-core, which judges the report page; where there is no npm that one test says so and is skipped
@@ -64,7 +64,7 @@ check: setup $(BROWSER)/node_modules/.installed ## what a change must pass: form
 docs: $(PRESS)/.installed ## build the documentation into site/, and check its links
 	NO_MKDOCS_2_WARNING=1 $(PRESS)/bin/mkdocs build --strict
 	$(PRESS)/bin/python docs/check_site.py site
-	@echo "The documentation is in site/index.html; with search: $(PYTHON) -m http.server --directory site"
+	@echo "The documentation is in site/index.html; with search: $(PYTHON) -m http.server --bind 127.0.0.1 --directory site"
 
 $(PRESS)/.installed: requirements-docs.txt constraints.txt
 	test -x $(PRESS)/bin/python || $(PYTHON) -m venv $(PRESS)

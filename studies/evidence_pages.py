@@ -24,8 +24,8 @@ class Setting:
         name: here and in the table.
         study: a file beside this one, or one of the named studies that ship with the package.
         seeds: that the page's figures are of.
-        flags: with which the study was run.
-        part: of a named study.
+        flags: with which a study file was run.
+        part: of a named study, which has no flags.
     """
 
     name: str

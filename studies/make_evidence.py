@@ -28,7 +28,7 @@ from fedcord.advice.measures import DIFFERENCES, measures_of
 from fedcord.checks.tiny_task import task_from_values
 from fedcord.core.atomic import write_output
 from fedcord.data.registry import load_dataset
-from fedcord.experiment.compare import load_study
+from fedcord.experiment.compare import Study, load_study
 from fedcord.experiment.config import RunConfig, partition_of
 from fedcord.experiment.load import load_config
 from fedcord.experiment.masking import maskable_rounds
@@ -183,9 +183,14 @@ def _method(setting: Setting, label: str, source: str) -> dict[str, Any]:
 
 def _form(config: RunConfig) -> dict[str, Any]:
     """The parameters that make the form: what is not as the algorithm has it by itself."""
-    usual = dict(_dotted(load_config({"algorithm": config.algorithm}).params))
+    usual = _usual(config.algorithm)
     own = {name: value for name, value in _dotted(config.params) if usual.get(name) != value}
     return {name: value for name, value in own.items() if name.partition(".")[0] not in TRAINING}
+
+
+@functools.cache
+def _usual(algorithm: str) -> dict[str, Any]:
+    return dict(_dotted(load_config({"algorithm": algorithm}).params))
 
 
 def _dotted(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -204,9 +209,15 @@ def contenders(setting: Setting) -> Mapping[str, RunConfig]:
 @functools.cache
 def _contenders(name: str) -> Mapping[str, RunConfig]:
     (setting,) = (setting for setting in SETTINGS if setting.name == name)
-    if setting.study in named_studies():  # ships with the package; pages have the small scale
-        return named_study(setting.study).studies("small", setting.flags)[setting.part].contenders
+    if setting.study in named_studies():
+        return _small(setting.study)[setting.part].contenders
     return load_study(STUDIES / f"{setting.study}.toml", setting.flags, ()).contenders
+
+
+@functools.cache
+def _small(study: str) -> Mapping[str, Study]:
+    """The parts of a study that ships with the package, at the scale of its page."""
+    return named_study(study).studies("small")
 
 
 def first_config(setting: Setting) -> RunConfig:

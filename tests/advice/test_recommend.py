@@ -128,6 +128,8 @@ def test_a_published_encoder_is_an_offer_not_a_condition() -> None:
     assert advice.form.published is None
     assert advice.with_published is not None
     assert advice.with_published[0].published == "net"
+    assert [lead.over.algorithm for lead in advice.leads] == ["fedavg"]
+    assert advice.sureness == "shown on one data set"
     alone = advise(HERE, Wishes(), table(method("b", 70), public))
     assert alone.form is not None
     assert alone.form.published == "net"  # one method alone is ahead of nobody

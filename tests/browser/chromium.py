@@ -142,8 +142,8 @@ class Page:
         """Close the tab."""
         self.browser.send("Target.closeTarget", targetId=self._target)
 
-    def open(self, path: Path, *, width: int = 1280, scheme: str = "light") -> None:
-        """Load a file in a window of that width and colour scheme, and wait until it is there."""
+    def open(self, place: Path | str, *, width: int = 1280, scheme: str = "light") -> None:
+        """Load a file or an address in a window of that width and scheme, and wait for it."""
         self._send(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -154,7 +154,8 @@ class Page:
         media = [{"name": "prefers-color-scheme", "value": scheme}]
         self._send("Emulation.setEmulatedMedia", features=media)
         self.browser.events.clear()
-        self._send("Page.navigate", url=path.resolve().as_uri())
+        url = place if isinstance(place, str) else place.resolve().as_uri()
+        self._send("Page.navigate", url=url)
         self.browser.wait_for("Page.loadEventFired", self._session)
 
     def without_script(self) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+
+import pytest
 
 from tests.cli.command import fedcord, result_of
 
 STUDY = ("reproduce", "afl-partitions", "--part", "cifar10-a0.1", "--jobs", "1", "--out", "out")
 
 
-def test_a_smoke_run_ends_with_ours_beside_the_published_figures(tmp_path: Path) -> None:
-    values = result_of(*STUDY, cwd=tmp_path)
+def test_a_smoke_run_ends_with_ours_beside_the_published_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, module, None)  # figures are tested elsewhere
+    values = result_of(*STUDY, "--page", "pages", cwd=tmp_path)
     assert (values["study"], values["scale"], values["judges"]) == (
         *("afl-partitions", "smoke"),
         "nothing",
@@ -31,6 +38,13 @@ def test_a_smoke_run_ends_with_ours_beside_the_published_figures(tmp_path: Path)
     ):
         assert words in page
     assert json.loads((tmp_path / "out" / "reproduction.json").read_text()) == values
+    kept = tmp_path / "pages"
+    assert (kept / "afl-partitions-smoke.md").read_text(encoding="utf-8") == page
+    beside = kept / "afl-partitions-smoke"
+    assert (beside / "cifar10-a0.1.csv").read_text().startswith("rank,algorithm,")
+    hashes = json.loads((beside / "hashes.json").read_text())["cifar10-a0.1"]["afl"]
+    assert set(hashes) == {"0", "1"}
+    assert all(len(hashes["0"][what]) == 64 for what in ("data", "partition", "state"))
     part = tmp_path / "out" / "cifar10-a0.1"
     assert {"leaderboard.csv", "report.html", "afl"} <= {path.name for path in part.iterdir()}
 

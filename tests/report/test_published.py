@@ -75,7 +75,7 @@ def test_costs_are_what_is_saved(tmp_path: Path) -> None:
 def test_what_has_no_runs_is_said(board: Leaderboard) -> None:
     assert beside(None, figure(value=1.0), "values").verdict == "not run"
     assert verdict(board, "values", against="other", value=1.0) == "not run"
-    assert verdict(board, "values", what="g_protos_std", value=1.0) == "not run"
+    assert verdict(board, "values", what="g_protos_std", value=1.0) == "not measured"
 
 
 def test_one_seed_shows_nothing(tmp_path: Path) -> None:
@@ -101,12 +101,12 @@ def test_the_page_has_everything_to_check_it(board: Leaderboard) -> None:
         "setting": "scaled down",
         "note": "one run",
         "judges": "directions",
-        "command": "fedcord reproduce s",
+        "command": "fedcord reproduce s --set a:b=/home/me/x.npz",
     }
     page = reproduction_page(about, {"all": board}, rows, {"svhn": "no such data"})
     for words in (
         *("A paper, Table 1", "scaled down", "one run", "Data hash by seed", "commit", "torch"),
-        "fedcord reproduce s",
+        "fedcord reproduce s --set a:b=…/x.npz",
         *("| new | accuracy, minus old | 4.00 [1.52, 6.48] | 20.00 | −16.00 | confirmed |",),
         *("svhn was not run: no such data", "Run from", "judged, and only by their sign"),
     ):

@@ -74,6 +74,8 @@ class Running:
             connection.close()
 
     def stop(self) -> None:
+        if not self.thread.is_alive():
+            return
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()

@@ -179,6 +179,8 @@ def advise(situation: Measures, wishes: Wishes, evidence: Evidence) -> Advice:
             if over is not None and not over.is_shown:
                 form, passed_over = usual, _lead(usual, form, near, evidence, wishes.on)
     leads = () if form is None else _leads(form, near, evidence, wishes.on)
+    if form is not None and form.published is None:  # those on a published encoder stand apart
+        leads = tuple(lead for lead in leads if lead.over.published is None)
     with_published = None
     if form is not None and form.published is None and best is not None and best.published:
         ahead = _leads(best, near, evidence, wishes.on)

@@ -143,7 +143,10 @@ def _recommended(advice: Advice) -> str:
 
 
 def _how_sure(advice: Advice, evidence: Evidence) -> str:
-    rivals = [lead for lead in advice.leads if advice.passed_over is None or lead.points > 0]
+    assert advice.form is not None
+    rivals = [lead for lead in advice.leads if lead.over.algorithm != advice.form.algorithm]
+    if advice.passed_over is not None:
+        rivals = [lead for lead in rivals if lead.points > 0]
     lines = [f"How sure: {advice.sureness}."]
     for lead in rivals[:MOST_RIVALS]:
         seen = counted(len(lead.settings), "near setting")
@@ -164,7 +167,8 @@ def _best_proof(lead: Lead) -> str:
     if lead.shown_by:
         best = max(lead.shown_by, key=lambda one: (one.p is not None, len(one.settings)))
         return f"shown: {_comparison(best)}"
-    return f"their own intervals do not overlap in {len(lead.apart)} of them"
+    where = "there" if len(lead.settings) == 1 else f"in {len(lead.apart)} of them"
+    return f"shown: their own intervals do not overlap {where}"
 
 
 def _open(lead: Lead) -> str:
@@ -185,22 +189,36 @@ def _comparison(one: Comparison) -> str:
 
 
 def _near_lines(advice: Advice) -> list[str]:
-    """The nearest settings that measured the recommended form."""
+    """The nearest settings that measured the recommended form, beside others if there are such."""
     own = [one for one in advice.near if advice.form in [row.form for row in one.candidates]]
+    own.sort(key=lambda one: len(_rows_to_show(one, advice)) == 1)
     lines = [_near(one, advice) for one in own[:MOST_SETTINGS]]
     left = len(advice.near) - len(lines)
     return lines + ([f"  and {counted(left, 'setting')} more, which --json lists"] if left else [])
 
 
 def _near(one: Near, advice: Advice) -> str:
-    rows = list(one.candidates[:MOST_ROWS])
-    rows += [row for row in one.candidates[MOST_ROWS:] if row.form == advice.form]
+    rows = _rows_to_show(one, advice)
     said = "; ".join(f"{row.form.words} {_row(row, one, advice)}" for row in rows)
     seeds = f"{one.setting.seeds} seeds"
     return (
         f"  {one.setting.words}, {seeds}, distance {one.distance.size:.2f}\n"
-        f"    {said}\n    {rows[0].source}"
+        f"    {said}\n    {', '.join(dict.fromkeys(row.source for row in rows))}"
     )
+
+
+def _rows_to_show(one: Near, advice: Advice) -> list[Measured]:
+    """The recommended form and the best form of the best other algorithms, in their order."""
+    assert advice.form is not None
+    found: dict[str, Measured] = {}
+    for row in one.candidates:
+        is_offered_apart = row.form.published is not None and advice.form.published is None
+        is_other_form = row.form.algorithm == advice.form.algorithm and row.form != advice.form
+        if not is_offered_apart and not is_other_form:
+            found.setdefault(row.form.algorithm, row)
+    rows = list(found.values())
+    own = advice.form.algorithm
+    return [row for n, row in enumerate(rows) if n < MOST_ROWS or row.form.algorithm == own]
 
 
 def _row(row: Measured, one: Near, advice: Advice) -> str:

@@ -17,6 +17,7 @@ from fedcord.cli.flags import (
     add_exchange_flags,
     add_jobs_flag,
     add_set_flag,
+    path,
     place_from,
     workers_from,
 )
@@ -51,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", metavar="N", help="first seed (default: the study's)")
     parser.add_argument("--seeds", metavar="N", help="number of seeds (default: the scale's)")
+    parser.add_argument(
+        "--page",
+        type=path,
+        metavar="DIR",
+        help="also write NAME-SCALE.md there, with leaderboards and hashes of all runs beside it",
+    )
     add_set_flag(parser)
     add_jobs_flag(parser)
     add_data_dir_flags(parser)
@@ -161,7 +168,10 @@ def _show(
         "not_run": dict(lacking),
         "root": str(root),
     }
-    write_atomically(root / TABLE, reproduction_page(about, boards, rows, lacking))
+    page = reproduction_page(about, boards, rows, lacking)
+    write_atomically(root / TABLE, page)
+    if arguments.page is not None:
+        _write_page(arguments.page, f"{named.name}-{arguments.scale}", page, boards)
     write_atomically(root / VALUES, json.dumps(values, indent=1) + "\n")
     if arguments.json:
         sys.stdout.write(json.dumps(values) + "\n")
@@ -180,6 +190,20 @@ def _show(
     sys.stderr.writelines(f"failed: {failure}\n" for failure in failures)
     sys.stderr.writelines(f"not run: {part}: {reason}\n" for part, reason in lacking.items())
     return int(bool(failures or lacking))
+
+
+def _write_page(folder: Path, name: str, page: str, boards: Mapping[str, Leaderboard]) -> None:
+    """What is kept of a study when its run folders are gone: page, leaderboards, hashes."""
+    from fedcord.core.atomic import write_atomically
+    from fedcord.report.reproduction import hashes_of
+    from fedcord.report.tables import to_csv
+
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    for part, board in boards.items():
+        write_atomically(folder / name / f"{part}.csv", to_csv(board))
+    hashes = {part: hashes_of(board) for part, board in boards.items()}
+    write_atomically(folder / name / "hashes.json", json.dumps(hashes, indent=1) + "\n")
+    write_atomically(folder / f"{name}.md", page)
 
 
 def _command(arguments: argparse.Namespace) -> str:

@@ -32,7 +32,7 @@ MEASURES = (*METRICS, *COSTS, *FROM_SERVER, LARGEST_LAMBDA, OVER_GROUPS)
 TOLERANCE = 1.0
 """Points by which a published value may lie outside our interval: its own run had one seed too."""
 CONFIRMED, NOT_SHOWN, CONTRADICTED = "confirmed", "not shown", "contradicted"
-NOT_COMPARABLE, NOT_RUN = "not comparable", "not run"
+NOT_COMPARABLE, NOT_RUN, NOT_MEASURED = "not comparable", "not run", "not measured"
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,9 @@ def beside(board: Leaderboard | None, published: Published, judges: str) -> Besi
     rows = {} if board is None else {row.name: row for row in board.rows}
     values = _values(rows, published)
     ours = _interval(values, published) if values else None
+    if ours is None:
+        asked = {published.contender, published.against or published.contender}
+        return Beside(published, None, NOT_MEASURED if asked <= rows.keys() else NOT_RUN)
     return Beside(published, ours, _verdict(published, ours, judges))
 
 
@@ -143,9 +146,7 @@ def _interval(values: Sequence[float], published: Published) -> MeanInterval:
     return replace(found, mean=100 * found.mean, low=ends[0], high=ends[1])
 
 
-def _verdict(published: Published, ours: MeanInterval | None, judges: str) -> str:
-    if ours is None:
-        return NOT_RUN
+def _verdict(published: Published, ours: MeanInterval, judges: str) -> str:
     if judges == "nothing" or (judges == "directions" and published.against is None):
         return NOT_COMPARABLE
     if ours.low is None or ours.high is None:

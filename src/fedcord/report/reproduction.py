@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.published import TOLERANCE, Beside, published_markdown
+from fedcord.report.subject import command_without_folders
 from fedcord.report.tables import short_markdown
 
 JUDGED = {
@@ -33,7 +34,14 @@ def reproduction_page(
         lacking: by part, why it was not run.
     """
     lines = [f"# {about['study']}, {about['scale']}: {about['title']}", "", f"{about['source']}."]
-    lines += ["", "```sh", about["command"], "```", "", f"**Setting:** {about['setting']}"]
+    lines += [
+        "",
+        "```sh",
+        command_without_folders(about["command"]),
+        "```",
+        "",
+        f"**Setting:** {about['setting']}",
+    ]
     if about["note"]:
         lines += ["", f"**Note:** {about['note']}"]
     if rows:
@@ -53,3 +61,19 @@ def _dates(board: Leaderboard) -> str:
         str(run.provenance.get("started", "")) for row in board.rows for run in row.runs
     )
     return f"{starts[0]} to {starts[-1]}"
+
+
+def hashes_of(board: Leaderboard) -> dict[str, dict[str, dict[str, str | None]]]:
+    """By contender and seed what identifies a run: its data, partition and final state."""
+    return {
+        row.name: {
+            str(run.seed): {
+                "data": run.data_hash,
+                "partition": run.result.partition_hash,
+                "state": run.result.state_hash,
+            }
+            for run in row.runs
+            if run.result is not None
+        }
+        for row in board.rows
+    }

@@ -71,7 +71,6 @@ class Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     server_version, sys_version = "fedcord", ""
-    protocol_version = "HTTP/1.1"
     timeout = 30  # seconds for a request that never ends
 
     def do_GET(self) -> None:
@@ -91,7 +90,6 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def _only_reading(self) -> None:
-        self.close_connection = True  # what a body holds is not read
         self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "this server can only be read")
 
     do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _only_reading  # noqa: N815
@@ -143,7 +141,6 @@ class _Handler(BaseHTTPRequestHandler):
             "Cache-Control": "no-store" if not tag else "no-cache",
             "Cross-Origin-Resource-Policy": "same-origin",
             "ETag": tag or None,
-            "Connection": "close" if self.close_connection else None,
         }
         for name, value in headers.items():
             if value is not None:
