@@ -55,6 +55,15 @@ def test_who_has_nothing_to_tune_is_on_equal_terms(write_study: StudyWriter) -> 
     )
 
 
+def test_of_many_tuned_methods_the_others_are_named(write_study: StudyWriter) -> None:
+    names = ("a", "b", "c", "d", "e", "afl")
+    study = write_study(dict.fromkeys(names, VALUES["fedavg"]))
+    write_tuning(study, tuned(**dict.fromkeys(names[:-1], OWN), afl=Tuned({}, ())))
+    assert verdict(board(study)).endswith(
+        " All but afl, which has nothing to tune, were tuned by 4 trials on validation data."
+    )
+
+
 def test_who_was_not_tuned_beside_others_is_named(write_study: StudyWriter) -> None:
     study = write_study(VALUES)
     write_tuning(study, tuned(fedprox=OWN))

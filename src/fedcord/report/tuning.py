@@ -57,6 +57,10 @@ def entries_of(rows: Sequence[Row]) -> list[Entry]:
     return found
 
 
+MOST_NAMED = 4
+"""Tuned methods that a verdict names; of more it names those that were not."""
+
+
 def tuning_verdict(rows: Sequence[Row]) -> str:
     """On which terms methods were compared, for the verdict; empty where there is one."""
     if len(rows) < 2:
@@ -76,10 +80,15 @@ def tuning_verdict(rows: Sequence[Row]) -> str:
         numbers = listed([str(count) for count in counts])
         return f"They were tuned by {numbers} trials: not on equal terms."
     idle = [entry.name for entry in known if not entry.own.trials]
-    but = f"; {listed(idle)} {'has' if len(idle) == 1 else 'have'} nothing to tune" if idle else ""
     trials = counted(counts[0], "trial") if counts else "no trials"
-    who = f"{listed([entry.name for entry in tuned])} {_was(tuned)}" if idle else "Each was"
-    return f"{who} tuned by {trials} on validation data{but}."
+    how = f"tuned by {trials} on validation data"
+    if not idle:
+        return f"Each was {how}."
+    nothing = f"{'has' if len(idle) == 1 else 'have'} nothing to tune"
+    if len(tuned) > MOST_NAMED:
+        return f"All but {listed(idle)}, which {nothing}, were {how}."
+    who = listed([entry.name for entry in tuned])
+    return f"{who} {_was(tuned)} {how}; {listed(idle)} {nothing}."
 
 
 def summary_table(known: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:

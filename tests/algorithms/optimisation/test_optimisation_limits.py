@@ -244,3 +244,18 @@ def test_a_clients_discrepancy_is_its_distance_from_equal_shares() -> None:
     counts = [data.train.labels.tolist().count(c) for c in range(3)]
     wanted = math.sqrt(sum((n / sum(counts) - 1 / 3) ** 2 for n in counts))
     assert float(sent) == pytest.approx(wanted)
+
+
+def test_scaffold_can_count_clients_alike_as_its_paper_does() -> None:
+    people, env = federation.population(), federation.env()
+    method = SCAFFOLD(server_mean="uniform", local=LocalSGD(batch_size=8, lr=0.1))
+    state = method.init(env)
+    sent = [
+        (k, method.client_update(state.shared, {}, people.client(k), env.at(k)).update)
+        for k in (0, 1, 3)
+    ]
+    assert len({update.weight for _, update in sent}) == 3
+    after = method.aggregate(state, iter(sent), env).shared
+    for name in state.shared:
+        plain = torch.stack([update.tensors[name].double() for _, update in sent]).mean(0)
+        torch.testing.assert_close(after[name].double(), plain, rtol=1e-5, atol=1e-7)

@@ -33,6 +33,7 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.contrastive.relaxed_contrast import likeness_penalty, relaxed_contrast
+from fedcord.algorithms.kit.heard import counted_alike
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import (
     AveragesModels,
@@ -111,7 +112,7 @@ class FedRCL(AveragesModels):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The mean of the clients' models, or what `combine` makes of them."""
         if self.server_mean == "uniform":
-            updates = ((k, replace(u, weight=1.0 if u.weight > 0 else 0.0)) for k, u in updates)
+            updates = counted_alike(updates)
         return state.next(shared=self.combine.join(updates, state.shared))
 
     def _loss(self, network: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:

@@ -17,10 +17,10 @@ and the number of examples. Stays: the client's control variate.
 | η_g, η_l | `server_lr`, `local.lr` |
 
 Deviations: clients count by their numbers of examples in both means, as in FedAvg, so that the
-optimum is that of all examples; the paper counts them alike. N is who was heard so far (see
-`kit.heard`). Local momentum is allowed: option II then divides by the weight that momentum gives to
-a gradient, added up over steps, as FedNova does. Gradients of option I are taken in evaluation mode
-and batch-norm statistics averaged; the paper has none.
+optimum is that of all examples; the paper counts them alike, as with `server_mean = "uniform"`. N
+is who was heard so far (see `kit.heard`). Local momentum is allowed: option II then divides by the
+weight that momentum gives to a gradient, added up over steps, as FedNova does. Gradients of option
+I are taken in evaluation mode and batch-norm statistics averaged; the paper has none.
 
 Limits: the variates are zero at first, so round 1 with `server_lr = 1` is FedAvg, bit for bit where
 both train one client at a time. A client whose update is lost keeps its new variate, and c is off
@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from fedcord.algorithms.kit.heard import Heard, noted
+from fedcord.algorithms.kit.heard import Heard, counted_alike, noted
 from fedcord.algorithms.kit.local_sgd import AdjustGradients, LocalSGD
 from fedcord.algorithms.kit.model_exchange import (
     AveragesModels,
@@ -67,6 +67,9 @@ class SCAFFOLD(AveragesModels):
     )
     server_lr: float = param(
         1.0, "learning rate of the server (paper: η_g)", above=0, space=(0.1, 1.5)
+    )
+    server_mean: str = param(
+        "examples", "clients' weights on the server", choices=("examples", "uniform")
     )
     local: LocalSGD = param(LocalSGD(), "how clients train")
 
@@ -119,6 +122,8 @@ class SCAFFOLD(AveragesModels):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """A step towards the mean model, and the mean of all control variates."""
         weights: dict[int, float] = {}
+        if self.server_mean == "uniform":
+            updates = counted_alike(updates)
         mean = self.combine.join(noted(updates, weights), state.shared)
         heard = Heard.after(state.private, weights)
         for name, before in trained_weights(state.shared, env.task).items():
