@@ -25,9 +25,9 @@ def do_visits(
     """
     stacks = cast(TrainsStacked, algorithm) if algorithm.traits.stacks else None
     if len(visits) > 1 and stacks is not None and stacks.can_stack(task):
-        memories, datas = [v.memory for v in visits], [v.data for v in visits]
+        kept, datas = [v.memory for v in visits], [v.data for v in visits]
         try:
-            results = stacks.client_updates(shared, memories, datas, [v.env for v in visits])
+            results = stacks.client_updates(shared, kept, datas, [v.env for v in visits])
         except NumericalError:
             pass  # find out below which client it was
         else:
