@@ -18,7 +18,7 @@ ASKED_FOR = {
     *("fedhip-invariance", "fedhip-personalisation", "fedhip-cost", "fedhip-new-clients"),
     *("fedacnnl-time", "fedacnnl-accuracy", "afl-partitions"),
     *("accord-ablation", "accord-cifar10", "accord-datasets", "accord-encoders"),
-    *("accord-mixed", "accord-public"),
+    *("accord-mixed", "accord-public", "accord-participation", "accord-private"),
 }
 NEEDS_NO_DOWNLOAD = ("digits", "synthetic")
 
