@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from fedcord.algorithms.accord.accord import Accord
 from fedcord.algorithms.accord.joint_features import JointFeatures
 from fedcord.algorithms.accord.layers import SeenLayers
 from fedcord.algorithms.analytic.membership import forget, join
-from fedcord.checks import CHECKS, Expectations, check_algorithm
 from fedcord.cli.main import main
 from fedcord.core.contract import Env
 from fedcord.core.errors import ProtocolError
@@ -40,7 +38,6 @@ from tests.algorithms.accord.encoders import (
     sums_of,
     with_encoders,
 )
-from tests.checks.registered import registered
 from tests.federation import IMAGE, VECTOR, examples, task
 
 DEEP: dict[str, object] = {
@@ -341,16 +338,6 @@ def test_texts_are_seen_by_their_mean_embedding_too() -> None:
     wanted = torch.stack(means)
     hidden = wanted @ table["hidden.weight"].T + table["hidden.bias"]
     assert gap(found, torch.cat([hidden, wanted, torch.ones(9, 1)], 1).double()) <= 1e-5
-
-
-@pytest.mark.parametrize("tiny", ["vectors", "images"])
-def test_the_contract_holds_with_maps(tiny: str) -> None:
-    accord, _ = registered("accord")
-    assert isinstance(accord, Accord)
-    joint = replace(accord.joint, layers=SeenLayers(maps="all"))
-    seeing = replace(accord, joint=joint)
-    report = check_algorithm(seeing, Expectations(is_random=True), tasks=[tiny], collect=True)
-    assert f"0 of {len(CHECKS)} checks failed" in str(report)
 
 
 def test_from_the_command_line_to_a_forgotten_client(
