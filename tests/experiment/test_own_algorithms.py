@@ -12,7 +12,7 @@ import fedcord
 from fedcord.core.errors import ConfigError
 from fedcord.core.task import Task
 from fedcord.engine.blueprint import Blueprint
-from fedcord.experiment import build
+from fedcord.experiment import build, task_values
 from fedcord.experiment.build import build_experiment
 from fedcord.experiment.load import load_config, load_data_config
 from tests.faults.small_runs import small_data
@@ -132,7 +132,8 @@ def made_tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
         tasks.append(make(values))
         return tasks[-1]
 
-    monkeypatch.setattr(build, "task_from_values", task_from_values)
+    for module in (build, task_values):  # the plan's, and that of everybody else
+        monkeypatch.setattr(module, "task_from_values", task_from_values)
     return tasks
 
 

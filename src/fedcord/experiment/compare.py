@@ -19,7 +19,9 @@ from fedcord.experiment.load import load_config, merged, read_toml
 from fedcord.experiment.tune_entry import TuneEntry
 from fedcord.metrics.registry import metric_problems
 
-OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure", "attack")
+OWN_SETTINGS = (
+    *("model", "rounds", "participation", "evaluate_every", "secure", "attack", "test_views"),
+)
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
 
 MAX_SEEDS = 10_000
