@@ -126,7 +126,7 @@ SMALL: dict[str, Any] = {"partition": "iid", "clients": 2, "rounds": 1, "model":
 def made_tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """Every task that is made, in this process."""
     tasks: list[Task] = []
-    make = build.task_from_values
+    make = task_values.task_from_values
 
     def task_from_values(values: Mapping[str, Any]) -> Task:
         tasks.append(make(values))
