@@ -254,7 +254,8 @@ def models() -> str:
         "# Reference: models",
         NOTE,
         "`--model NAME[:ARGUMENT][,key=value]…`. Given several times, models are distributed to "
-        "the clients in turn. All networks draw their weights from the run's seed.",
+        "the clients in turn. All networks draw their weights from the run's seed. Stages are what "
+        "[accord](algorithms/accord.md) can show its head beside the features (`joint.layers`).",
         table(
             ["name", "what", "reads"],
             [
@@ -268,6 +269,8 @@ def models() -> str:
         chosen = build(info.options, info.preset)
         argument = f"After the colon: {info.argument}. " if info.argument else ""
         parts += [f"## {name}", f"{argument}Example: `{info.example}`."]
+        if info.builder:
+            parts.append(f"Stages under its features: {info.stages or 'none'}.")
         rows = [
             (key, f"`{getattr(chosen, key)!r}`", allowed, doc)
             for key, _, allowed, doc in describe(info.options)

@@ -27,7 +27,8 @@ DATA_FLAGS = {
 }
 RUN_FLAGS = {
     "rounds": "rounds of exchange (default 20, or what the method needs)",
-    "participation": "share of clients drawn for every exchange (default 1)",
+    "participation": "share of clients drawn for every exchange (default 1); several, as in 1,0.7: "
+    "drawn anew for every round, and the last holds on",
     "validation": "share of each client's data kept for selection (default 0.1)",
     "test": "share of each client's data kept for its own test (default 0.1)",
     "evaluate-every": "rounds between evaluations (default 1)",
@@ -208,7 +209,9 @@ def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
         key = name.replace("-", "_")
         text = getattr(arguments, key, None)
         if text is not None:
-            settings[key] = text if key in ("dataset", "partition") else parse_value(text)
+            is_list = key == "participation" and "," in text and not text.startswith("[")
+            words = f"[{text}]" if is_list else text
+            settings[key] = text if key in ("dataset", "partition") else parse_value(words)
     if getattr(arguments, "model", None):
         settings["model"] = arguments.model
     _add_table_flags(settings, arguments)

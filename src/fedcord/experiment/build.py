@@ -348,6 +348,13 @@ def _reviewed(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
                 "a method that takes any networks, such as accord or fedproto.",
             )
         )
+    if isinstance(config.participation, tuple) and traits.probes:
+        return Review(
+            errors=(
+                f"participation = {list(config.participation)}: {config.algorithm} exchanges once, "
+                "and its rounds before only look at how far clients are; give one share.",
+            )
+        )
     review = algorithm.review(task) + masking_review(algorithm, task, config)
     return review + _views_review(algorithm, task, config)
 

@@ -3,7 +3,8 @@
 A file in `fedcord/studies` holds one item of a paper: its parts (settings such as data set and
 skew, each a comparison of its own), contenders, three scales and the published figures. A scale
 changes settings and fills in *recipes*, the parameters that several contenders share, such as how
-long clients train. A contender's own parameters win over its recipe's.
+long clients train. A part may change a recipe for itself, and a contender's own parameters win over
+its recipe's.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from fedcord.experiment.compare import Study, make_study
 from fedcord.experiment.load import merged
 from fedcord.experiment.tune_entry import TuneEntry
 from fedcord.report.published import JUDGES, Published
+from fedcord.store.study_plan import StudyPlan
 
 SCALES = ("smoke", "small", "paper")
 """Minutes on digits; an hour or two of two cores; the published setting, for a GPU."""
@@ -28,6 +30,7 @@ USUALLY_JUDGES = dict(zip(SCALES, JUDGES, strict=True))
 ENTRIES = ("title", "source", "note", "metric", "settings", "parts", "contenders", "scales")
 SCALE_ENTRIES = (
     *("seeds", "setting", "judges", "parts", "contenders", "settings", "recipes", "tune"),
+    "plan",
 )
 WHOLE = "all"
 """The part of a study that has only one."""
@@ -106,6 +109,11 @@ class NamedStudy:
         scale = self.scales[scale_name].values
         own = dict(self.values.get("parts", {}).get(part, {}))
         labels = own.pop("contenders", list(self.values["contenders"]))
+        recipes, changed = scale.get("recipes", {}), own.pop("recipes", {})
+        strange = [unknown_name("recipe", name, recipes) for name in changed if name not in recipes]
+        if strange:
+            raise ConfigError(strange)
+        recipes = merged(recipes, changed)
         chosen = scale.get("contenders", labels)
         settings = {**self.values.get("settings", {}), **own, **scale.get("settings", {})}
         settings |= overrides
@@ -118,7 +126,6 @@ class NamedStudy:
                 form = dict(self.values["contenders"][label])
                 recipe = form.pop("recipe", None)
                 if recipe is not None:
-                    recipes = scale.get("recipes", {})
                     if recipe not in recipes:
                         raise ConfigError(unknown_name("recipe", str(recipe), recipes))
                     form["params"] = merged(recipes[recipe], form.get("params", {}))
@@ -129,7 +136,10 @@ class NamedStudy:
         texts = [text for text in assignments if not text.startswith(elsewhere)]
         study = make_study([], settings, seeds, texts, name, forms, metric)
         tune = TuneEntry.from_plain(scale["tune"]) if "tune" in scale else None
-        return replace(study, tune=tune)
+        plan = StudyPlan.from_plain(scale["plan"]) if "plan" in scale else None
+        if plan is not None:
+            plan.check(study.contenders)
+        return replace(study, tune=tune, plan=plan)
 
 
 def names() -> list[str]:

@@ -255,8 +255,12 @@ def _checked_config(reader: Fields) -> Mapping[str, Any]:
     for key in ("clients", "rounds", "subset"):
         if key in reader.values:
             reader.whole(key)
-    for key in ("participation", "longtail", "validation", "test"):
+    for key in ("longtail", "validation", "test"):
         reader.number_or_none(key)
+    if not isinstance(reader.values.get("participation"), list):  # one share, or one by round
+        reader.number_or_none("participation")
+    else:
+        reader.shares_or_none("participation")
     if not isinstance(reader.values.get("model"), str):  # one network, or several in turn
         reader.texts("model")
     reader.table("params")
