@@ -26,23 +26,6 @@ def verdicts(boards: Sequence[Leaderboard]) -> str:
     return choice("metric", "Metric", options)
 
 
-def rankings(boards: Sequence[Leaderboard]) -> str:
-    """The table by each metric with what its numbers are, the page's own first."""
-    options = [(board.metric.words, ranking(board)) for board in boards]
-    first = boards[0].metric
-    # what was to be compared was said before; looking at eleven metrics finds differences by chance
-    options[1:] = [
-        (
-            words,
-            f'<p class="note">Chosen afterwards: these runs were to be compared by '
-            f"{escape(first.words)}, and the figures show that. For figures of this metric: "
-            f"<code>fedcord report FOLDER --metric {board.metric.name}</code>.</p>{html}",
-        )
-        for (words, html), board in zip(options[1:], boards[1:], strict=True)
-    ]
-    return choice("metric", "Metric", options)
-
-
 def ranking(board: Leaderboard) -> str:
     """One table with the sentences that belong under it."""
     is_compared = len(board.rows) > 1
