@@ -165,10 +165,20 @@ def inline_svg(fig: Figure, name: str, description: str, key: str | None = None)
     text = re.sub(r"url\(#", f"url(#{key}-", text)
     for colour, variable in VARIABLES:
         text = text.replace(colour, f"var(--{variable})")
+    text = _compact(text)
     label = html.escape(description)
     kind = f'data-figure="{name}" data-key="{key}"'
     head = f'<svg role="img" aria-label="{label}" {kind} style="{width}" {box[0]}>'
     return head + text.strip()
+
+
+def _compact(svg: str) -> str:
+    """The same picture in fewer bytes: a page has many, and hundredths of a point are enough."""
+    svg = re.sub(r'<g id="[^"]*"/>', "", svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    places = re.compile(r'\b(?:d|x|y)="[^"]*"')
+    svg = places.sub(lambda own: re.sub(r"(\.\d\d)\d+|\s+(?=\")|\s*\n", r"\1", own[0]), svg)
+    return re.sub(r"\n\s+", "\n", svg)
 
 
 def _rendered(fig: Figure, kind: str, is_transparent: bool = False) -> bytes:

@@ -7,7 +7,7 @@ from html import escape
 
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.markup import Cell, Line, choice, methods_of, table, to_runs
-from fedcord.report.numbers import NOTHING, byte_size, counted, duration, p_value
+from fedcord.report.numbers import NOTHING, byte_size, counted, duration, listed, p_value
 from fedcord.report.scores import (
     gap_heading,
     score,
@@ -36,10 +36,13 @@ def ranking(board: Leaderboard) -> str:
             f"only symmetry; with {counted(board.best.score.n, 'pair')} it cannot fall below "
             f"{p_value(min(1.0, 2.0 ** (1 - board.best.score.n)))}."
         )
+    names: dict[str, list[str]] = {}
+    for row in board.rows:
+        if row.difference is not None and row.difference.note:
+            names.setdefault(row.difference.note, []).append(row.name)
     notes = "".join(
-        f'<p class="small">{escape(row.name)}: {escape(row.difference.note)}.</p>'
-        for row in board.rows
-        if row.difference is not None and row.difference.note
+        f'<p class="small">{escape(listed(own))}: {escape(note)}.</p>'
+        for note, own in names.items()
     )
     head = [Cell(text) for text in _head(board)]
     lines = table("Leaderboard", head, _lines(board), kind="sortable")
