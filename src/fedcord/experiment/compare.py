@@ -21,7 +21,9 @@ from fedcord.metrics.registry import metric_problems
 from fedcord.store.plan_record import WrittenPlan
 from fedcord.store.study_plan import StudyPlan
 
-OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure", "attack")
+OWN_SETTINGS = (
+    *("model", "rounds", "participation", "evaluate_every", "secure", "attack", "test_views"),
+)
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
 
 MAX_SEEDS = 10_000
