@@ -58,7 +58,6 @@ def deep(scaling: str = "unit", maps: str = "all", **values: Any) -> Accord:
 
 def by_loops(map_: np.ndarray[Any, Any], pooling: str, grid: int) -> np.ndarray[Any, Any]:
     """[B, C, H, W] to [B, C·g·g]; cell i of g covers places ⌊iH/g⌋ to ⌈(i+1)H/g⌉."""
-    reduce = {"mean": np.mean, "max": np.max}[pooling]
     count, channels, height, width = map_.shape
     rows, columns = min(grid, height), min(grid, width)
     out = np.zeros((count, channels, rows, columns))
@@ -69,7 +68,7 @@ def by_loops(map_: np.ndarray[Any, Any], pooling: str, grid: int) -> np.ndarray[
                     top, bottom = i * height // rows, -(-(i + 1) * height // rows)
                     left, right = j * width // columns, -(-(j + 1) * width // columns)
                     cell = map_[sample, channel, top:bottom, left:right]
-                    out[sample, channel, i, j] = reduce(cell)
+                    out[sample, channel, i, j] = cell.mean() if pooling == "mean" else cell.max()
     return out.reshape(count, -1)
 
 
