@@ -218,7 +218,9 @@ def partitions() -> str:
         "`--partition NAME[:ARGUMENT][,key=value]…`. Equal data, text, number of clients and seed "
         "give equal partitions. Every partition takes the option `longtail=RHO` too: class sizes "
         "then fall geometrically by the factor RHO from the first class to the last before the "
-        "examples are distributed (`--longtail RHO` is the same). Pictures are in "
+        "examples are distributed (`--longtail RHO` is the same). And every one without overlap "
+        "takes `examples=iid`: clients have the sizes that they would have, and hold random "
+        "examples instead, a control that tells label skew from unequal sizes. Pictures are in "
         "[explanation-heterogeneity.md](explanation-heterogeneity.md).",
         table(
             ["name", "what", "number of clients"],

@@ -68,6 +68,9 @@ class LayeredNetwork(Network, Protocol):
         ...
 
 
+View = Callable[[Tensor], Tensor]
+"""Prepared inputs [B, ...] to prepared inputs of the same shape that show the same."""
+
 NetworkFactory = Callable[[Generator | None], nn.Module]
 """Makes a network; with a generator its weights are drawn from it, without they are undefined."""
 
@@ -92,6 +95,8 @@ class Task:
         input_dtype: the type of stored inputs, before `prepare`.
         make_fixed: makes the fixed network of a name, or raises a ConfigError that says which
             there are.
+        test_views: views that a model is asked about beside an input itself, wherever it predicts;
+            the scores are averaged by `fedcord.core.prediction`, and algorithms need not know.
     """
 
     num_classes: int
@@ -104,6 +109,7 @@ class Task:
     make_fixed: Callable[[str], FixedNetwork] = field(
         default=_none_by_name, repr=False, compare=False
     )
+    test_views: tuple[View, ...] = ()
     _scratch: dict[int, nn.Module] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
