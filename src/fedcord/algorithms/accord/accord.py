@@ -16,6 +16,7 @@ features, personal heads.
 |---|---|
 | f_m, m = 1…M | `encoder.<client>.*`, the chosen clients' |
 | φ(x) = (f_1/‖f_1‖, …, f_M/‖f_M‖)/√M, 1 | `joint`, with `joint.public` one block more |
+| h_m,s, maps under f_m, pooled beside it | `joint.layers` |
 | G = Σ φφ', Q = Σ φy' | `stats.gram`, `stats.moment` |
 | W = (G + λI)⁻¹ Q | `head.weight` |
 
