@@ -164,7 +164,7 @@ class Accord:
     def review(self, task: Task) -> Review:
         """What encoders and head need of the task's networks, and what the sums disclose."""
         wrong = misfits(self.selection, self.joint, self.encoder_format, task)
-        own = Review(tuple(wrong), disclosures(self._head))
+        own = Review(tuple(wrong), disclosures(self._head) + self.joint.unseen(task))
         return client_review(self._clients, task) + self.refine.review(task) + own
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
