@@ -129,7 +129,8 @@ stopping = "after these"
     assert named.studies("smoke")["iid"].plan is None
     found = named.studies("small")["iid"].plan
     assert found is not None
-    assert (str(found.primary[0]), found.seeds) == ("strong - fedavg", (0, 1, 2))
+    assert found.table == ("scales", "small", "plan")
+    assert (str(found.plan.primary[0]), found.plan.seeds) == ("strong - fedavg", (0, 1, 2))
     with pytest.raises(ConfigError, match="unknown contender 'weak'"):
         read("two", text.replace("strong - fedavg", "weak - fedavg")).studies("small")
 

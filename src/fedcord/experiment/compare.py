@@ -18,6 +18,7 @@ from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config, merged, read_toml
 from fedcord.experiment.tune_entry import TuneEntry
 from fedcord.metrics.registry import metric_problems
+from fedcord.store.plan_record import WrittenPlan
 from fedcord.store.study_plan import StudyPlan
 
 OWN_SETTINGS = (
@@ -28,7 +29,7 @@ OWN_SETTINGS = (
 MAX_SEEDS = 10_000
 OWN_FILES = (
     *("leaderboard.csv", "leaderboard.md", "leaderboard.tex", "plots", "report.html"),
-    *("tuning", "tuning.json", "sha256sums"),
+    *("tuning", "tuning.json", "plan.json", "sha256sums"),
 )
 """What reports and tuning write into a study's folder, beside those of the contenders."""
 NOTHING = "nothing to compare; name at least one algorithm."
@@ -72,7 +73,7 @@ class Study:
     stated: Stated = field(default_factory=Stated)
     metric: str | None = None
     tune: TuneEntry | None = None
-    plan: StudyPlan | None = None
+    plan: WrittenPlan | None = None
 
     def runs(self) -> list[tuple[str, RunConfig]]:
         """All runs, seed by seed, so that an unfinished study is still paired."""
@@ -183,11 +184,12 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
         study = make_study(algorithms, common, seeds, assignments, name, variants, metric)
         if plan is not None:
             plan.check(study.contenders)
+            study = replace(study, plan=WrittenPlan(plan, path))
     if len(problems) > 1 and problems[-1] == NOTHING:  # what is told already left nothing
         problems.pop()
     if problems:
         raise ConfigError(problems)
-    return replace(study, stated=stated, tune=tune, plan=plan)
+    return replace(study, stated=stated, tune=tune)
 
 
 def named_in(path: Path) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -22,8 +22,10 @@ from fedcord.experiment.compare import Study, make_study
 from fedcord.experiment.load import merged
 from fedcord.experiment.tune_entry import TuneEntry
 from fedcord.report.published import JUDGES, Published
+from fedcord.store.plan_record import WrittenPlan
 from fedcord.store.study_plan import StudyPlan
 
+FILES = Path(__file__).parents[1] / "studies"
 SCALES = ("smoke", "small", "paper")
 """Minutes on digits; an hour or two of two cores; the published setting, for a GPU."""
 USUALLY_JUDGES = dict(zip(SCALES, JUDGES, strict=True))
@@ -136,16 +138,17 @@ class NamedStudy:
         texts = [text for text in assignments if not text.startswith(elsewhere)]
         study = make_study([], settings, seeds, texts, name, forms, metric)
         tune = TuneEntry.from_plain(scale["tune"]) if "tune" in scale else None
-        plan = StudyPlan.from_plain(scale["plan"]) if "plan" in scale else None
-        if plan is not None:
+        if "plan" in scale:
+            plan = StudyPlan.from_plain(scale["plan"])
             plan.check(study.contenders)
-        return replace(study, tune=tune, plan=plan)
+            table = ("scales", scale_name, "plan")
+            study = replace(study, plan=WrittenPlan(plan, _file(self.name), table))
+        return replace(study, tune=tune)
 
 
 def names() -> list[str]:
     """All that can be reproduced, sorted."""
-    files = resources.files("fedcord.studies").iterdir()
-    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+    return sorted(file.stem for file in FILES.glob("*.toml"))
 
 
 def named_study(name: str) -> NamedStudy:
@@ -154,8 +157,11 @@ def named_study(name: str) -> NamedStudy:
         raise ConfigError(
             unknown_name("study", name, names()) + " `fedcord list studies` says what they are."
         )
-    text = resources.files("fedcord.studies").joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return read(name, text)
+    return read(name, _file(name).read_text(encoding="utf-8"))
+
+
+def _file(name: str) -> Path:
+    return FILES / f"{name}.toml"
 
 
 def read(name: str, text: str) -> NamedStudy:
