@@ -128,6 +128,49 @@ def test_another_metric_changes_verdict_table_and_winner(large: Page) -> None:
     assert large.run(VISIBLE_ROWS)[0] == "method-a"
 
 
+SHOWN_FIGURES = """Object.fromEntries([...document.querySelectorAll('svg[data-figure]')]
+    .map(own => [own.dataset.figure, own.dataset.key]))"""
+
+
+def test_another_metric_changes_every_figure_that_shows_it(large: Page) -> None:
+    before = large.run(SHOWN_FIGURES)
+    assert before == {name: name for name in FIGURES}
+    large.click(chip("method-c"))
+    choose(large, "Metric", "log-loss")
+    other = {name: f"{name}-log_loss" for name in ("rounds", "traffic", "final", "pareto")}
+    assert large.run(SHOWN_FIGURES) == before | other
+    for name in other:
+        svg = f"document.querySelector('svg[data-figure={name}]')"
+        assert "log-loss" in large.run(f"{svg}.getAttribute('aria-label')")
+        # who is hidden stays so, and the legend of the new figure brings it back
+        assert not large.run(f"{svg}.querySelector('[data-method=\"2\"].off') === null")
+    large.click('svg[data-figure="rounds"] [data-method="2"][data-part="legend"]')
+    assert "method-c" in large.run(VISIBLE_ROWS)
+    assert "Not beaten in both log-loss and bytes" in large.run("document.body.innerText")
+    # the limit of the slider is drawn into the figure that is seen
+    assert large.run("document.querySelectorAll('svg[data-figure=pareto] .limit').length") == 1
+    choose(large, "Metric", "macro F1")
+    assert "rounds" not in large.run(SHOWN_FIGURES)
+    assert "Macro F1 was measured of the final model only" in large.run("document.body.innerText")
+    choose(large, "Metric", "accuracy")
+    assert large.run(SHOWN_FIGURES) == before
+    assert large.troubles() == []
+
+
+def test_figures_of_another_metric_tell_its_values(large: Page) -> None:
+    choose(large, "Metric", "log-loss")
+    said = "document.querySelector('[role=status]').textContent"
+    assert large.run(said) == "Metric: log-loss"
+    for told in ("seed 0: 2.0000", "seed 1: 2.0100"):  # nothing comes twice when it comes back
+        large.run("document.querySelector('svg[data-figure=\"final\"]').focus()")
+        large.press("ArrowRight")
+        assert large.run(said).startswith(f"method-a, {told}")
+        label = "document.querySelector('svg[data-figure=\"final\"]').ariaLabel"
+        assert large.run(label).count("Arrow keys") == 1
+        choose(large, "Metric", "accuracy")
+        choose(large, "Metric", "log-loss")
+
+
 def test_the_slider_says_who_wins_within_a_budget(large: Page) -> None:
     said = "document.querySelector('.budget output').textContent"
     assert "method-a has the best accuracy" in large.run(said)

@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,11 @@ import tomli_w
 from tests.cli.command import fedcord
 
 StudyWriter = Callable[..., Path]
+
+
+def shown(page: str) -> str:
+    """The page as it is seen before anything is chosen, and by whoever runs no script."""
+    return re.sub(r"<template.*?</template>", "", page, flags=re.DOTALL)
 
 
 def write_run(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from fedcord.report.overview import overview
 from fedcord.report.plots import curve, has_curves
 from fedcord.report.tables import to_csv, to_markdown
 from fedcord.report.verdict import verdict
+from tests.report.conftest import shown
 
 Adder = Callable[..., Path]
 ACCURACY = {"common": (0.90, 0.91, 0.92), "fair": (0.85, 0.87, 0.86)}
@@ -200,7 +202,8 @@ def test_curves_are_of_what_rounds_measured(tmp_path: Path, add_run: Adder) -> N
 def test_the_page_is_about_it(tmp_path: Path, add_run: Adder, metric: str) -> None:
     _write(tmp_path, add_run)
     paths = build_report(tmp_path, metric=metric)
-    page = paths.html.read_text()
+    whole = paths.html.read_text()
+    page = shown(whole)
     words = METRICS[metric].words
     assert f"final-{metric}.svg" in {path.name for path in paths.plots}
     assert "confusion.svg" in {path.name for path in paths.plots}
@@ -209,3 +212,26 @@ def test_the_page_is_about_it(tmp_path: Path, add_run: Adder, metric: str) -> No
         f"Test {words} after each evaluated round" in page
     )
     assert "accuracy, %" not in page.split("<table>")[1]
+    assert 'data-key="final-balanced_accuracy"' in whole
+
+
+def test_every_metric_has_its_figures_on_the_page_and_no_id_comes_twice(
+    tmp_path: Path, add_run: Adder
+) -> None:
+    _write(tmp_path, add_run)
+    page = build_report(tmp_path).html.read_text()
+    keys = re.findall(r'data-figure="(\w+)" data-key="([\w-]+)"', page)
+    found = {kind: [key for own, key in keys if own == kind] for kind, _ in keys}
+    others = ["balanced_accuracy", "macro_f1", "auroc", "log_loss"]
+    others += ["client_accuracy", "worst_client", "client_deviation"]
+    assert found["final"] == ["final", *(f"final-{name}" for name in others)]
+    assert found["rounds"] == ["rounds", "rounds-log_loss"]  # what rounds measured
+    assert page.count("was measured of the final model only") == 6
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert re.findall(r'data-key="([^"]+)"', shown(page)) == [
+        "final",
+        "rounds",
+        "traffic",
+        "clients",
+    ]

@@ -14,9 +14,10 @@ from matplotlib.transforms import Bbox
 
 from fedcord.report import build_report, frontier, leaderboard, load_runs, pareto_figure
 from fedcord.report.canvas import save_figure
-from fedcord.report.floor_lines import GID
 from fedcord.report.frontier import panel_titles
 from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.marks import FLOOR
+from tests.report.conftest import shown
 
 StudyWriter = Callable[..., Path]
 BoardOf = Callable[..., Leaderboard]
@@ -41,7 +42,7 @@ def board_of(tmp_path: Path, add_run: StudyWriter) -> BoardOf:
 
 
 def labels(axes: Axes) -> list[Text]:
-    return [text for text in axes.texts if text.get_text() and text.get_gid() != GID]
+    return [text for text in axes.texts if text.get_text() and text.get_gid() != FLOOR]
 
 
 def boxes(axes: Axes) -> list[Bbox]:
@@ -331,7 +332,7 @@ def test_the_page_has_the_figure_only_where_there_is_a_choice(
     words = "Not beaten in both accuracy and bytes"
     paths = build_report(tmp_path / "study-0")
     assert (tmp_path / "study-0" / "plots" / "pareto.svg") in paths.plots
-    page = paths.html.read_text(encoding="utf-8")
+    page = shown(paths.html.read_text(encoding="utf-8"))
     assert page.count(f"{words}: c, a and b.") == 1
     assert page.count("never of a run stopped early") == 2  # caption and label
     assert page.index("<h2>Costs</h2>") < page.index(words)

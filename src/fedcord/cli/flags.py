@@ -35,6 +35,8 @@ RUN_FLAGS = {
     "threads": "threads of a computation, changes bits (default 1)",
     "secure": "mask updates: the server reads only the sum, if this share of clients stays to the "
     "end (above 0.5, such as 0.6; default: updates travel in the open)",
+    "test-views": "average predictions over views of an image: mirror, shift or mirror+shift "
+    "(default none: the image alone)",
 }
 
 

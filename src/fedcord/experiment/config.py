@@ -73,6 +73,12 @@ class RunConfig:
         "what bad clients do in a simulation and who they are, such as sign-flip:0.2; none: all "
         "are honest",
     )
+    test_views: str | None = param(
+        None,
+        "views of an image over which every prediction is averaged: itself and its mirror image, "
+        "itself and four shifts, or all ten; none: itself alone",
+        choices=("mirror", "shift", "mirror+shift"),
+    )
     threads: int = param(
         1, "threads of a computation; changes bits", at_least=1, at_most=MAX_THREADS
     )

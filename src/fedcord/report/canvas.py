@@ -137,12 +137,19 @@ def check_suffix(path: Path) -> None:
         )
 
 
-def inline_svg(fig: Figure, name: str, description: str) -> str:
+def inline_svg(fig: Figure, name: str, description: str, key: str | None = None) -> str:
     """The figure as an `<svg>` element for an HTML page.
 
     Its ink follows the page's CSS variables (so that it works on a dark page), its ids start with
-    `name` (so that several figures live on one page), and nothing in it points outside.
+    `key` (so that several figures live on one page), and nothing in it points outside.
+
+    Args:
+        fig: the figure.
+        name: what it is; figures that take turns at one place share it.
+        description: for those who cannot see it.
+        key: which one of that name it is; the name itself where there is one.
     """
+    key = key or name
     text = _rendered(fig, "svg", is_transparent=True).decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -152,15 +159,26 @@ def inline_svg(fig: Figure, name: str, description: str) -> str:
     # one scale for all figures, so that their letters are equally large
     width = f"max-width:{1.45 * float(box[1]):.0f}px"
     text = tagged_svg(text[len(opening) :])
-    text = re.sub(r'\bid="', f'id="{name}-', text)
-    text = re.sub(r'xlink:href="#', f'href="#{name}-', text)
+    text = re.sub(r'\bid="', f'id="{key}-', text)
+    text = re.sub(r'xlink:href="#', f'href="#{key}-', text)
     text = re.sub(r'xlink:href="data:', 'href="data:', text)
-    text = re.sub(r"url\(#", f"url(#{name}-", text)
+    text = re.sub(r"url\(#", f"url(#{key}-", text)
     for colour, variable in VARIABLES:
         text = text.replace(colour, f"var(--{variable})")
+    text = _compact(text)
     label = html.escape(description)
-    head = f'<svg role="img" aria-label="{label}" data-figure="{name}" style="{width}" {box[0]}>'
+    kind = f'data-figure="{name}" data-key="{key}"'
+    head = f'<svg role="img" aria-label="{label}" {kind} style="{width}" {box[0]}>'
     return head + text.strip()
+
+
+def _compact(svg: str) -> str:
+    """The same picture in fewer bytes: a page has many, and hundredths of a point are enough."""
+    svg = re.sub(r'<g id="[^"]*"/>', "", svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    places = re.compile(r'\b(?:d|x|y)="[^"]*"')
+    svg = places.sub(lambda own: re.sub(r"(\.\d\d)\d+|\s+(?=\")|\s*\n", r"\1", own[0]), svg)
+    return re.sub(r"\n\s+", "\n", svg)
 
 
 def _rendered(fig: Figure, kind: str, is_transparent: bool = False) -> bytes:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from fedcord.metrics.registry import DEFAULT, Metric
 from fedcord.report.canvas import MUTED
 from fedcord.report.constant import ConstantAnswer
+from fedcord.report.marks import FLOOR
 from fedcord.report.scores import drawn
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 REACH = 1.0
 """How far beyond what is drawn an axis is extended to show a line, in spans of what is drawn."""
 SMALL = 8.0
-GID = "floor"
-"""Marks the words in a figure, so that names can keep clear of them."""
 
 
 def floor_levels(floor: ConstantAnswer | None, metric: Metric) -> dict[str, float]:
@@ -77,7 +76,7 @@ def draw_floor(
             va="bottom",
             fontsize=SMALL,
             color=MUTED,
-            gid=GID,
+            gid=FLOOR,
         )
 
 
@@ -101,5 +100,5 @@ def _write(axes: Axes, text: str, level: float, along: str, *, is_lower: bool) -
         va="top" if along == "y" and is_lower else "bottom",
         fontsize=SMALL,
         color=MUTED,
-        gid=GID,
+        gid=FLOOR,
     )

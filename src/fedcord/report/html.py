@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from fedcord.metrics.registry import DEFAULT, METRICS
 from fedcord.report.balanced import (
@@ -20,18 +18,20 @@ from fedcord.report.balanced import (
 from fedcord.report.classes import class_table, classes_sentence, has_classes
 from fedcord.report.client_table import client_tables, has_client_table
 from fedcord.report.confusion_table import confusion_tables, has_confusion_tables
+from fedcord.report.figures import Panel, Panels
 from fedcord.report.frontier import frontier
 from fedcord.report.groups import group_kinds, group_table
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.live import policy, script_elements
-from fedcord.report.markup import Cell, Line, methods_of, table, text_table, to_runs
+from fedcord.report.markup import Cell, Line, choice, methods_of, table, text_table, to_runs
 from fedcord.report.metrics_table import TITLE as ALL_METRICS
 from fedcord.report.metrics_table import has_more, metrics_sentence, metrics_table
 from fedcord.report.notes import gathered
 from fedcord.report.numbers import byte_size, counted, duration
 from fedcord.report.origin import origin_section
 from fedcord.report.page_style import CSS
-from fedcord.report.ranking_section import rankings, verdicts
+from fedcord.report.planned import TITLE as PLAN
+from fedcord.report.ranking_section import ranking, verdicts
 from fedcord.report.row import Row
 from fedcord.report.runs_section import runs_section
 from fedcord.report.scores import score
@@ -44,39 +44,6 @@ from fedcord.report.tuning import (
     tuning_sentence,
 )
 from fedcord.report.tuning import TITLE as TUNING
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A figure on the page.
-
-    Attributes:
-        svg: trusted markup from `canvas.inline_svg`.
-        caption: plain text.
-        values: what its points or cells say; see `marks`.
-    """
-
-    svg: str
-    caption: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Panels:
-    """The page's figures; None when matplotlib is absent or there is nothing to draw."""
-
-    rounds: Panel | None = None
-    traffic: Panel | None = None
-    final: Panel | None = None
-    clients: Panel | None = None
-    alignment: Panel | None = None
-    confusion: Panel | None = None
-    pareto: Panel | None = None
-
-    def values(self) -> dict[str, Mapping[str, Any]]:
-        """By name, what the figures say."""
-        named = {own.name: getattr(self, own.name) for own in dataclasses.fields(self)}
-        return {name: panel.values for name, panel in named.items() if panel is not None}
 
 
 def render_page(
@@ -100,12 +67,13 @@ def render_page(
     parts = [
         _header(boards, config, title),
         _leaderboard_section(boards, panels),
+        _plan_section(board),
         _notes_section(board),
         _tuning_section(board),
         _classes_section(board, panels),
-        _curves_section(board, panels),
-        _clients_section(board, panels),
-        _costs_section(board, panels),
+        _curves_section(boards, panels),
+        _clients_section(boards, panels),
+        _costs_section(boards, panels),
         runs_section(board, home),
         origin_section(board),
     ]
@@ -133,6 +101,18 @@ def _header(boards: Sequence[Leaderboard], config: Mapping[str, object], title: 
     return (
         f'<header><p class="kicker">fedcord report · {escape(" · ".join(facts))}</p>'
         f"<h1>{title}</h1>{verdicts(boards)}</header>"
+    )
+
+
+def _plan_section(board: Leaderboard) -> str:
+    if board.plan is None:
+        return ""
+    said = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in board.plan.lines
+    )
+    return (
+        f"<section><h2>{PLAN}</h2><p>{escape(board.plan.standing)}</p><dl>{said}</dl>"
+        f"{text_table(board, PLAN, *board.plan.table(board.metric))}</section>"
     )
 
 
@@ -166,13 +146,28 @@ def _tuning_section(board: Leaderboard) -> str:
     )
 
 
+def _by_metric(boards: Sequence[Leaderboard], part: Callable[[Leaderboard], str]) -> str:
+    """A part of the page by every metric, of which the reader sees the one that was chosen."""
+    return choice("metric", "Metric", [(board.metric.words, part(board)) for board in boards])
+
+
 def _leaderboard_section(boards: Sequence[Leaderboard], panels: Panels) -> str:
-    board = boards[0]
-    figure = _figure(panels.final) if panels.final else ""
-    return (
-        f"<section><h2>Leaderboard</h2>{rankings(boards)}{_balanced(board)}{_floor(board)}"
-        f"{figure}{_all_metrics(board)}</section>"
-    )
+    first = boards[0]
+
+    def part(board: Leaderboard) -> str:
+        # what was to be compared was said before: trying eleven metrics finds gaps by chance
+        afterwards = (
+            f'<p class="note">Chosen afterwards: these runs were to be compared by '
+            f"{escape(first.metric.words)}. For tables and figures by this metric as files: "
+            f"<code>fedcord report FOLDER --metric {board.metric.name}</code>.</p>"
+        )
+        panel = panels.of(board).get("final")
+        return (
+            f"{'' if board is first else afterwards}{ranking(board)}{_balanced(board)}"
+            f"{_floor(board)}{_figure(panel) if panel else ''}"
+        )
+
+    return f"<section><h2>Leaderboard</h2>{_by_metric(boards, part)}{_all_metrics(first)}</section>"
 
 
 def _balanced(board: Leaderboard) -> str:
@@ -194,7 +189,8 @@ def _all_metrics(board: Leaderboard) -> str:
 def _classes_section(board: Leaderboard, panels: Panels) -> str:
     if not has_classes(board):
         return ""
-    picture = _figure(panels.confusion, "wide") if panels.confusion else ""
+    drawn = panels.of_runs.get("confusion")
+    picture = _figure(drawn, "wide") if drawn else ""
     if has_confusion_tables(board):
         picture = confusion_tables(board)
     return (
@@ -208,30 +204,36 @@ def _floor(board: Leaderboard) -> str:
     return f"<p>{escape(sentence)}</p>" if sentence else ""
 
 
-def _curves_section(board: Leaderboard, panels: Panels) -> str:
-    drawn = [panel for panel in (panels.rounds, panels.traffic) if panel is not None]
-    if not drawn and panels.final is not None:
-        metric = board.metric
-        again = "" if metric.over_clients else f" Runs made with --metric {metric.name} measure it."
-        return (
-            f"<section><h2>Learning curves</h2><p>{escape(metric.title)} was measured of the final "
-            f"model only.{escape(again)}</p></section>"
-        )
-    if not drawn:
+def _curves_section(boards: Sequence[Leaderboard], panels: Panels) -> str:
+    if not panels.by_metric:
         return (
             "<section><h2>Learning curves</h2><p>Figures are missing, because matplotlib is not "
             'installed. Run <code>pip install "fedcord[plots]"</code> and build the report again.'
             "</p></section>"
         )
-    figures = "".join(_figure(panel) for panel in drawn)
-    more = _figure(panels.alignment, "wide") if panels.alignment else ""
-    return f'<section><h2>Learning curves</h2><div class="figures">{figures}</div>{more}</section>'
+
+    def part(board: Leaderboard) -> str:
+        own = panels.of(board)
+        figures = "".join(_figure(own[name]) for name in ("rounds", "traffic") if name in own)
+        if figures:
+            return f'<div class="figures">{figures}</div>'
+        metric = board.metric
+        again = "" if metric.over_clients else f" Runs made with --metric {metric.name} measure it."
+        said = f"{metric.title} was measured of the final model only.{again}"
+        return f"<p>{escape(said)}</p>"
+
+    aligned = panels.of_runs.get("alignment")
+    more = _figure(aligned, "wide") if aligned else ""
+    return f"<section><h2>Learning curves</h2>{_by_metric(boards, part)}{more}</section>"
 
 
-def _clients_section(board: Leaderboard, panels: Panels) -> str:
-    parts = [_figure(panels.clients, "wide")] if panels.clients else []
+def _clients_section(boards: Sequence[Leaderboard], panels: Panels) -> str:
+    board = boards[0]
+    drawn = panels.of_runs.get("clients")
+    parts = [_figure(drawn, "wide")] if drawn else []
     parts += [client_tables(board)] if has_client_table(board) else []
-    parts += [_over_clients(board)] if any(row.over_clients for row in board.rows) else []
+    if any(row.over_clients for own in boards for row in own.rows):
+        parts += [_by_metric(boards, _over_clients)]
     for kind in group_kinds(board):
         head, lines = group_table(board, kind)
         parts.append(
@@ -242,13 +244,15 @@ def _clients_section(board: Leaderboard, panels: Panels) -> str:
 
 
 def _over_clients(board: Leaderboard) -> str:
-    """How clients differ, method by method."""
+    """How clients differ, method by method; nothing where that was not measured."""
     metric = METRICS[DEFAULT] if board.metric.over_clients else board.metric
     lines = [
         [row.name, *(score(value, metric) for value in dataclasses.astuple(own))]
         for row in board.rows
         if (own := row.over_clients) is not None
     ]
+    if not lines:
+        return ""
     head = ["algorithm", "mean", "worst client", "worst tenth", "standard deviation"]
     unit = ", %" if metric.is_share else ""
     return (
@@ -257,7 +261,8 @@ def _over_clients(board: Leaderboard) -> str:
     )
 
 
-def _costs_section(board: Leaderboard, panels: Panels) -> str:
+def _costs_section(boards: Sequence[Leaderboard], panels: Panels) -> str:
+    board = boards[0]
     head = ["algorithm", "rounds", "sent by clients", "sent to clients", "traffic", "time"]
     lines = []
     for row in board.rows:
@@ -275,15 +280,22 @@ def _costs_section(board: Leaderboard, panels: Panels) -> str:
         for row in board.rows
         if row.num_refused
     ]
-    front = frontier(board)
+    # whether there is anything to choose depends on bytes alone, not on the metric
+    is_tradeoff = frontier(board).is_tradeoff
+
+    def part(board: Leaderboard) -> str:
+        panel = panels.of(board).get("pareto")
+        return _figure(panel, "wide") if panel else ""
+
     # the page's script puts its slider there
-    choice = f'<p id="budget">{escape(front.sentence)}</p>' if front.is_tradeoff else ""
-    choice += _figure(panels.pareto, "wide") if panels.pareto else ""
+    budget = '<div id="budget"></div>'
+    sentences = _by_metric(boards, lambda own: f"<p>{escape(frontier(own).sentence)}</p>")
+    choices = f"{sentences}{budget}{_by_metric(boards, part)}" if is_tradeoff else ""
     return (
         f"<section><h2>Costs</h2>{table('Costs', [*map(Cell, head)], lines, kind='sortable')}"
         '<p class="small">Per run, mean over seeds; traffic is the sum over all clients and rounds.'
         f" Times compare only on one machine under one load. {' '.join(refused)}</p>"
-        f"{choice}</section>"
+        f"{choices}</section>"
     )
 
 

@@ -46,7 +46,7 @@ def script_elements(boards: Sequence[Leaderboard], figures: Mapping[str, Any]) -
 
     Args:
         boards: the same runs by several metrics, the page's own first.
-        figures: by name, the points or cells of each.
+        figures: by key, the points or cells of each.
     """
     data = json.dumps(page_data(boards, figures), ensure_ascii=False, separators=(",", ":"))
     safe = data.replace("<", "\\u003c")  # nothing read from a file can end the element

@@ -23,6 +23,8 @@ LEGEND = "legend"
 """A name that stays in sight, dimmed, while its method is hidden."""
 LINE, MEAN, SEEDS, CLIENT = "line", "mean", "seeds", "client"
 """Parts whose points have values to tell."""
+FLOOR = "floor"
+"""Words about levels that everybody shares, from which names keep clear."""
 TELLING = (LINE, MEAN, SEEDS, CLIENT)
 
 MOST_POINTS = 200
@@ -65,7 +67,8 @@ def tag(artist: Artist, method: int, part: str, detail: str = "") -> None:
 
 
 def tagged_svg(text: str) -> str:
-    """SVG in which tags are attributes instead of ids."""
+    """SVG in which tags are attributes instead of ids, which may not come twice."""
+    text = text.replace(f'id="{FLOOR}"', f'data-part="{FLOOR}"')
     return re.sub(
         r'id="method-(\d+)-([a-z]+)[^"]*"',
         lambda found: f'data-method="{found[1]}" data-part="{found[2]}"',

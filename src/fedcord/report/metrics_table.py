@@ -39,8 +39,8 @@ def metrics_sentence(board: Leaderboard) -> str:
         for error in run.result.measured.errors.values()
     ]
     text = (
-        f"Means over seeds; only {board.metric.words} was to be compared, so only it has intervals "
-        "and tests."
+        f"Means over seeds. Runs were to be compared by {board.metric.words}; a gap in another "
+        "column may be chance, the more so the more columns are read."
     )
     if errors:
         text += (

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from fedcord.report.bounds import CEILING, bounds
 from fedcord.report.canvas import INK, MUTED, house_style, look
-from fedcord.report.floor_lines import GID, draw_floor
+from fedcord.report.floor_lines import draw_floor
 from fedcord.report.frontier import Choice, Frontier, frontier, interval_ends, panel_titles
 from fedcord.report.labels import Box, Label, place_labels
 from fedcord.report.leaderboard import Leaderboard
-from fedcord.report.marks import LEGEND, MEAN, method_numbers, tag
+from fedcord.report.marks import FLOOR, LEGEND, MEAN, method_numbers, tag
 from fedcord.report.numbers import byte_size
 from fedcord.report.scores import drawn, score_heading
 
@@ -226,7 +226,7 @@ def _write_names(
         texts.append(text)
     area = axes.get_window_extent()
     bounds = (area.x0 + unit, area.y0 + unit, area.x1, area.y1)
-    words = [text.get_window_extent() for text in axes.texts if text.get_gid() == GID]
+    words = [text.get_window_extent() for text in axes.texts if text.get_gid() == FLOOR]
     taken = [(box.x0, box.y0, box.x1, box.y1) for box in words]
     placed = place_labels(labels, [*_lines(axes, front, zero), *taken], bounds, unit)
     for text, label, place in zip(texts, labels, placed, strict=True):

@@ -7,7 +7,7 @@ from html import escape
 
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.markup import Cell, Line, choice, methods_of, table, to_runs
-from fedcord.report.numbers import NOTHING, byte_size, counted, duration, p_value
+from fedcord.report.numbers import NOTHING, byte_size, counted, duration, listed, p_value
 from fedcord.report.scores import (
     gap_heading,
     score,
@@ -26,23 +26,6 @@ def verdicts(boards: Sequence[Leaderboard]) -> str:
     return choice("metric", "Metric", options)
 
 
-def rankings(boards: Sequence[Leaderboard]) -> str:
-    """The table by each metric with what its numbers are, the page's own first."""
-    options = [(board.metric.words, ranking(board)) for board in boards]
-    first = boards[0].metric
-    # what was to be compared was said before; looking at eleven metrics finds differences by chance
-    options[1:] = [
-        (
-            words,
-            f'<p class="note">Chosen afterwards: these runs were to be compared by '
-            f"{escape(first.words)}, and the figures show that. For figures of this metric: "
-            f"<code>fedcord report FOLDER --metric {board.metric.name}</code>.</p>{html}",
-        )
-        for (words, html), board in zip(options[1:], boards[1:], strict=True)
-    ]
-    return choice("metric", "Metric", options)
-
-
 def ranking(board: Leaderboard) -> str:
     """One table with the sentences that belong under it."""
     is_compared = len(board.rows) > 1
@@ -53,10 +36,13 @@ def ranking(board: Leaderboard) -> str:
             f"only symmetry; with {counted(board.best.score.n, 'pair')} it cannot fall below "
             f"{p_value(min(1.0, 2.0 ** (1 - board.best.score.n)))}."
         )
+    names: dict[str, list[str]] = {}
+    for row in board.rows:
+        if row.difference is not None and row.difference.note:
+            names.setdefault(row.difference.note, []).append(row.name)
     notes = "".join(
-        f'<p class="small">{escape(row.name)}: {escape(row.difference.note)}.</p>'
-        for row in board.rows
-        if row.difference is not None and row.difference.note
+        f'<p class="small">{escape(listed(own))}: {escape(note)}.</p>'
+        for note, own in names.items()
     )
     head = [Cell(text) for text in _head(board)]
     lines = table("Leaderboard", head, _lines(board), kind="sortable")

@@ -2,7 +2,6 @@
 
 let slider = null;
 let answer = null;
-let mark = null;
 
 function size(bytes) {
   let [rest, unit] = [bytes, 0];
@@ -25,7 +24,7 @@ function addBudget() {
   answer = make("output");
   label.append(slider);
   box.append(label, answer);
-  place.after(box);
+  place.append(box);
   slider.addEventListener("input", showBudget);
   showBudget();
 }
@@ -58,15 +57,18 @@ function showBudget() {
 
 function drawBudget(budget, low, high) {
   const svg = document.querySelector('svg[data-figure="pareto"]');
-  const places = new Map((data.figures.pareto?.points ?? []).map((point) => [point[0], point]));
+  if (!svg) return;
+  const { points } = data.figures[svg.dataset.key];
+  const places = new Map(points.map((point) => [point[0], point]));
   const rows = data.budget[metric].rows.filter((row) => row.bytes > 0 && places.has(row.method));
-  if (!svg || rows.length < 2) return;
+  if (rows.length < 2) return;
   const [one, other] = [rows[0], rows.at(-1)];
   const x = (bytes) => Math.log(bytes);
   const slope = (places.get(other.method)[1] - places.get(one.method)[1]) /
     (x(other.bytes) - x(one.bytes));
   if (!Number.isFinite(slope)) return;
-  if (!mark) svg.append(mark = make("line", { class: "limit" }, "", svg));
+  const mark = svg.querySelector(".limit") ?? make("line", { class: "limit" }, "", svg);
+  if (!mark.isConnected) svg.append(mark);
   const across = places.get(one.method)[1] + slope * (x(budget) - x(one.bytes));
   const { height } = svg.viewBox.baseVal;
   const ends = { x1: across, x2: across, y1: 0.03 * height, y2: 0.87 * height };

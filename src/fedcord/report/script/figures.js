@@ -1,7 +1,11 @@
 // Figures that tell the value under the pointer or by arrow keys, and clients in map and table.
 
 function addValues(svg) {
-  const values = data.figures[svg.dataset.figure];
+  const values = data.figures[svg.dataset.key];
+  svg.dataset.ready = "yes";
+  for (const part of all('[data-part="legend"]', svg)) {
+    part.addEventListener("click", () => toggle(Number(part.dataset.method)));
+  }
   if (!values || (!values.box && !values.points?.length)) return;
   const isClients = svg.dataset.figure === "clients";
   const teller = isClients ? clientMap : values.box ? cellsOf(svg, values) : pointsOf(svg, values);

@@ -58,9 +58,6 @@ function addBar() {
   });
   bar.append(everything);
   document.querySelector("header").after(bar);
-  for (const part of all('svg [data-part="legend"]')) {
-    part.addEventListener("click", () => toggle(Number(part.dataset.method)));
-  }
 }
 
 // Choices: the metric, the split, the method of the confusion matrix.
@@ -76,17 +73,19 @@ function addChoices() {
     select.append(...options.map((option) => make("option", {}, option)));
     let shown = options[0];
     select.addEventListener("change", () => {
+      if (key === "metric") metric = metricOf(select.value);
       regions.forEach((region, place) => {
         views[place].set(shown, [...region.childNodes]);
         region.replaceChildren(...views[place].get(select.value));
         enhance(region);
       });
       shown = select.value;
-      if (key === "metric") chooseMetric(shown);
+      tip.classList.remove("on");
+      status.textContent = `${label.firstChild.data.trim()}: ${shown}`;
     });
     label.append(select);
-    if (key === "metric" && bar.isConnected) bar.prepend(label);
-    else regions.at(-1).before(label);
+    if (key === "metric") addToBar(label);
+    else regions[0].before(label);
   }
 }
 
@@ -100,7 +99,11 @@ function viewsOf(region) {
   return views;
 }
 
-function chooseMetric(words) {
-  metric = Object.keys(data.budget).find((key) => data.budget[key].words === words);
-  showBudget();
+function addToBar(label) {
+  bar.prepend(label);
+  if (!bar.isConnected) document.querySelector("header").after(bar);
+}
+
+function metricOf(words) {
+  return Object.keys(data.budget).find((key) => data.budget[key].words === words);
 }

@@ -18,6 +18,5 @@ addBar();
 addChoices();
 enhance(document);
 addBudget();
-all("svg[data-figure]").forEach(addValues);
 addEventListener("hashchange", reveal);
 reveal();

@@ -120,6 +120,7 @@ function enhance(root) {
     if (table.classList.contains("sortable")) addSorting(table);
     addCopying(table);
   }
+  all("svg[data-figure]:not([data-ready])", root).forEach(addValues);
   linkClients(root);
   showMethods(root);
 }
