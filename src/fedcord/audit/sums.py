@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.analytic.stats import SufficientStats
-from fedcord.audit.signals import residual
 
 SMALLEST = 1e-12
 """τ where there is no noise, relative to the mean eigenvalue of G."""
@@ -38,12 +37,8 @@ def leverage_scores(stats: SufficientStats, rows: Tensor, ridge: float = 0.0) ->
     values, vectors = torch.linalg.eigh(gram)
     least = max(ridge, SMALLEST * float(values.mean()), torch.finfo(gram.dtype).tiny)
     energy: Tensor = (rows @ vectors).square()  # [N, D]
-    return -(energy / (values.clamp(min=0) + least)).sum(1)
-
-
-def residual_scores(weight: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
-    """[N] by the released head [D, C] alone: members' residuals are smaller."""
-    return -residual(rows @ weight, labels)
+    leverage: Tensor = (energy / (values.clamp(min=0) + least)).sum(1)
+    return -leverage
 
 
 class Reconstruction:
