@@ -29,7 +29,7 @@ same give AFL on that encoder with the same λ (GCV tries λ relative to the wid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -82,7 +82,7 @@ from fedcord.core.contract import (
     Work,
 )
 from fedcord.core.errors import ConfigError, ProtocolError
-from fedcord.core.examples import ClientData
+from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -267,6 +267,12 @@ class Accord:
     def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
         return self.joint.tag(shared, env)
+
+    def summed_rows(
+        self, shared: Tensors, data: Examples, env: Env
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Samples as (joint features as the head sees them [B, D], labels [B])."""
+        return self._head.batches(data, shared, env)
 
     def stats_of(self, sums: Tensors) -> SufficientStats:
         """Summed messages as statistics."""
