@@ -218,7 +218,9 @@ def partitions() -> str:
         "`--partition NAME[:ARGUMENT][,key=value]…`. Equal data, text, number of clients and seed "
         "give equal partitions. Every partition takes the option `longtail=RHO` too: class sizes "
         "then fall geometrically by the factor RHO from the first class to the last before the "
-        "examples are distributed (`--longtail RHO` is the same). Pictures are in "
+        "examples are distributed (`--longtail RHO` is the same). And every one without overlap "
+        "takes `examples=iid`: clients have the sizes that they would have, and hold random "
+        "examples instead, a control that tells label skew from unequal sizes. Pictures are in "
         "[explanation-heterogeneity.md](explanation-heterogeneity.md).",
         table(
             ["name", "what", "number of clients"],
@@ -254,7 +256,8 @@ def models() -> str:
         "# Reference: models",
         NOTE,
         "`--model NAME[:ARGUMENT][,key=value]…`. Given several times, models are distributed to "
-        "the clients in turn. All networks draw their weights from the run's seed.",
+        "the clients in turn. All networks draw their weights from the run's seed. Stages are what "
+        "[accord](algorithms/accord.md) can show its head beside the features (`joint.layers`).",
         table(
             ["name", "what", "reads"],
             [
@@ -268,6 +271,8 @@ def models() -> str:
         chosen = build(info.options, info.preset)
         argument = f"After the colon: {info.argument}. " if info.argument else ""
         parts += [f"## {name}", f"{argument}Example: `{info.example}`."]
+        if info.builder:
+            parts.append(f"Stages under its features: {info.stages or 'none'}.")
         rows = [
             (key, f"`{getattr(chosen, key)!r}`", allowed, doc)
             for key, _, allowed, doc in describe(info.options)

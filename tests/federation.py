@@ -13,7 +13,7 @@ from fedcord.engine.memory_store import InProcessMemory
 from fedcord.engine.node import ClientNode
 from fedcord.engine.population import Population
 from fedcord.engine.transports.sequential import SequentialTransport
-from fedcord.experiment.build import TASK_FACTORY, task_from_values
+from fedcord.experiment.task_values import TASK_FACTORY, task_from_values
 
 SIZES = (40, 25, 1, 60)
 

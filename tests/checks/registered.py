@@ -375,6 +375,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         **dict(_prototype_rows()),
         "accord": Row({**ENCODERS, "refinements": 1, "refine": QUICK, "personal": True}, _random),
         "accord-ce": Row(ENCODERS, _random),
+        "accord-deep": Row({**ENCODERS, "refinements": 1, "refine": QUICK}, _random),
         "accord-flare": Row(ENCODERS, _random),
         "afl": Row({"features": NARROW}, _random),
         "afl-aa": Row({"features": NARROW}, _afl_aa),

@@ -76,6 +76,7 @@ def test_a_partition_is_frozen() -> None:
         ("nid2:0.4", "nid2:0.4"),
         ("shards:2,longtail=2.0", "shards:2,longtail=2"),
         ("classes:1,longtail=1", "classes:1"),
+        ("dirichlet:1,longtail=2,examples=iid", "dirichlet:1,examples=iid,longtail=2"),
     ],
 )
 def test_one_canonical_spelling(given: str, canonical: str) -> None:
@@ -121,6 +122,7 @@ def test_one_canonical_spelling(given: str, canonical: str) -> None:
         ("iid,longtail=nan", "longtail = nan: must be a finite number >= 1"),
         ("iid,longtail=much", "longtail = 'much': must be a number >= 1"),
         ("iid,longtail=true", "longtail = 'true': must be a number >= 1"),
+        ("dirichlet:1,examples=same", "examples = 'same': must be iid, or be left out"),
     ],
 )
 def test_mistakes_are_found_without_data(spec: str, words: str) -> None:

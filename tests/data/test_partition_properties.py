@@ -24,6 +24,7 @@ COVERING = (
     "quantity:0.3",
     "natural:site",
     "domain",
+    "dirichlet:0.3,examples=iid",
 )
 DISJOINT = (*COVERING, "domain,share=0.1", "dirichlet:0.3,longtail=4", "classes:2")
 ALL = (*DISJOINT, "dirichlet-overlap:0.1", "dirichlet-overlap:0.5,scale=1", "iid,longtail=10")

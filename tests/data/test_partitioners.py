@@ -236,6 +236,55 @@ class TestLongtail:
             _make("iid,longtail=100", clients=243)
 
 
+class TestIidExamples:
+    def test_sizes_stay_and_classes_are_random(self) -> None:
+        skewed, control = _make("dirichlet:0.05"), _make("dirichlet:0.05,examples=iid")
+        assert control.sizes == skewed.sizes
+        assert control.hash != skewed.hash
+        held = np.sort(np.concatenate(control.clients))
+        assert np.array_equal(held, np.sort(np.concatenate(skewed.clients)))
+        table = _counts(control)
+        large = table[table.sum(axis=1) > 100]
+        shares = large / large.sum(axis=1, keepdims=True)
+        assert abs(shares - 0.1).max() < 0.06
+        assert (
+            _counts(skewed) / np.maximum(1, _counts(skewed).sum(axis=1, keepdims=True))
+        ).max() > 0.5
+
+    def test_only_what_was_dealt_out_is_dealt_anew(self) -> None:
+        some, control = _make("classes:1", clients=4), _make("classes:1,examples=iid", clients=4)
+        assert set(np.concatenate(control.clients)) == set(np.concatenate(some.clients))
+        assert len(np.concatenate(some.clients)) == 400
+
+    def test_another_seed_deals_otherwise(self) -> None:
+        one, two = _make("iid,examples=iid", seed=1), _make("iid,examples=iid", seed=2)
+        assert one.sizes == two.sizes
+        assert one.hash != two.hash
+
+    def test_names_do_not_stay_with_examples_of_others(self) -> None:
+        labels = np.arange(12) % 2
+        parts = {
+            spec: make_partition(
+                spec,
+                labels,
+                num_classes=2,
+                num_clients=0,
+                seed=0,
+                groups={"site": np.arange(12) // 5},
+                group_names={"site": ("North", "South", "West")},
+            )
+            for spec in ("natural:site", "natural:site,examples=iid")
+        }
+        named, control = parts.values()
+        assert named.client_names == ("North", "South", "West")
+        assert control.client_names == ()
+        assert control.sizes == named.sizes == (5, 5, 2)
+
+    def test_overlap_is_refused(self) -> None:
+        with pytest.raises(DataError, match="some hold the same examples; use a partition without"):
+            _make("dirichlet-overlap:0.5,examples=iid")
+
+
 class TestNatural:
     def test_one_client_per_value(self) -> None:
         site = np.array([5, 3, 5, 9, 3, 5])

@@ -36,7 +36,10 @@ from tests import federation
 SETTINGS = {
     "stacked": (FedAvg(LocalSGD(lr=0.1)), federation.VECTOR),
     "pulled": (FedProx(0.1, LocalSGD(lr=0.1, momentum=0.5)), federation.VECTOR),
-    "resnet": (FedAvg(LocalSGD(augment="standard")), federation.IMAGE),
+    "resnet": (
+        FedAvg(LocalSGD(augment="standard")),
+        {**federation.IMAGE, "test_views": "mirror"},
+    ),
 }
 SIZES = (40, 25, 1, 60, 3, 17, 90, 33)
 

@@ -9,7 +9,14 @@ import pytest
 import fedcord
 from fedcord.algorithms.accord.accord import Accord
 from fedcord.algorithms.averaging.fedavg import FedAvg
-from fedcord.engine.sampling import exchange_at, sample_clients
+from fedcord.core.errors import ConfigError
+from fedcord.engine.sampling import (
+    clients_of_round,
+    exchange_at,
+    least_in_a_round,
+    num_in_round,
+    sample_clients,
+)
 from fedcord.experiment.config import ENGINES
 from tests.algorithms.oneshot.small_runs import preset
 
@@ -67,3 +74,47 @@ def test_a_one_shot_client_does_all_of_its_training_or_none(tmp_path: Path) -> N
     whole, _ = run("whole", 1)
     looked_at, _ = found["sequential"]
     assert [whole["accuracy"], whole["loss"]] == [looked_at["accuracy"], looked_at["loss"]]
+
+
+def test_one_share_draws_the_clients_of_an_exchange_and_several_those_of_every_round() -> None:
+    everybody = range(20)
+
+    def drawn(method: Accord | FedAvg, participation: float | tuple[float, ...]) -> list[list[int]]:
+        return [clients_of_round(method, participation, 3, r, everybody) for r in range(4)]
+
+    once = sample_clients(3, 0, everybody, 10)
+    assert drawn(Accord(), 0.5) == [once] * 4
+    assert drawn(Accord(), (1.0, 0.5)) == [list(everybody), *drawn(FedAvg(), 0.5)[1:]]
+    assert drawn(Accord(), (0.5, 0.5))[1] != once
+    assert [num_in_round((0.1, 0.7), r, 20) for r in range(4)] == [2, 14, 14, 14]
+    assert num_in_round(0.01, 0, 20) == 1
+    assert least_in_a_round((0.9, 0.2, 0.5), 2, 20) == least_in_a_round((0.9, 0.2), 10**9, 20) == 4
+
+
+@pytest.mark.parametrize(
+    ("participation", "encoders", "senders"), [((1.0, 1.0, 0.5), 6, 3), ((1.0, 0.5, 1.0), 3, 6)]
+)
+def test_clients_can_be_missing_when_encoders_are_made_or_when_sums_are(
+    participation: tuple[float, ...], encoders: int, senders: int, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    fedcord.run(
+        "accord",
+        clients=6,
+        participation=participation,
+        subset=200,
+        partition="iid",
+        model="mlp:12",
+        out=run,
+        params={"local": {"epochs": 1}},
+    )
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["clients"] for line in lines] == [6, encoders, senders]
+    assert lines[1]["server_metrics"]["encoders"] == encoders
+
+
+def test_rounds_that_only_look_have_no_clients_of_their_own(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"participation = \[1.0, 0.5\]: fafi exchanges once"):
+        fedcord.run("fafi", participation=[1.0, 0.5], model="mlp:12", out=tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"participation = \[\]: give at least one"):
+        fedcord.run("fedavg", participation=[], out=tmp_path / "run")

@@ -12,11 +12,11 @@ import torch
 from fedcord.core.device import chosen_device, described, find_device
 from fedcord.core.errors import ConfigError
 from fedcord.data.facts import DataFacts
-from fedcord.experiment.build import task_from_values, task_values
 from fedcord.experiment.compare import load_study
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.jobs import job_count
 from fedcord.experiment.load import load_config
+from fedcord.experiment.task_values import task_from_values, task_values
 from fedcord.report.caveats import caveats
 from fedcord.report.load import load_run
 from fedcord.store.checksums import PROVENANCE

@@ -16,10 +16,11 @@ from fedcord.core.errors import DataError
 from fedcord.data.dataset import Dataset, Split
 from fedcord.data.facts import DataFacts
 from fedcord.experiment import feature_store
-from fedcord.experiment.build import build_experiment, task_from_values, task_values
+from fedcord.experiment.build import build_experiment
 from fedcord.experiment.feature_store import FeatureStore, feature_folder
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, run
+from fedcord.experiment.task_values import task_from_values, task_values
 
 ENCODER = "frozen:random-conv,filters=4"
 

@@ -18,7 +18,8 @@ ASKED_FOR = {
     *("fedhip-invariance", "fedhip-personalisation", "fedhip-cost", "fedhip-new-clients"),
     *("fedacnnl-time", "fedacnnl-accuracy", "afl-partitions"),
     *("accord-ablation", "accord-cifar10", "accord-datasets", "accord-encoders"),
-    *("accord-mixed", "accord-public"),
+    *("accord-main", "accord-mixed", "accord-public"),
+    *("accord-participation", "accord-private"),
 }
 NEEDS_NO_DOWNLOAD = ("digits", "synthetic")
 
@@ -99,6 +100,39 @@ def test_a_scale_fills_in_recipes_and_a_contender_wins_over_them() -> None:
     assert (strong.subset, small["iid"].contenders["strong"].subset) == (200, 400)
     assert named.published == (Published(part="iid", contender="fedavg", value=91.5),)
     assert len(named.studies("paper", {"seeds": 4})["iid"].seeds) == 4
+
+
+def test_a_part_changes_a_recipe_for_itself_alone() -> None:
+    own = 'partition = "dirichlet:0.1"\nrecipes = { local = { local = { lr = 0.7 } } }'
+    found = read("two", SMALL.replace('partition = "dirichlet:0.1"', own)).studies("smoke")
+    params = {part: study.contenders["fedavg"].params["local"] for part, study in found.items()}
+    assert {part: (p["epochs"], p["lr"]) for part, p in params.items()} == {
+        "iid": (1, 0.3),
+        "skewed": (1, 0.7),
+    }
+    strange = read(
+        "two", SMALL.replace('partition = "dirichlet:0.1"', own.replace("local", "lcal"))
+    )
+    with pytest.raises(ConfigError, match="unknown recipe 'lcal'"):
+        strange.studies("smoke")
+
+
+def test_a_scale_has_a_plan_of_its_own() -> None:
+    plan = """[scales.small.plan]
+question = "Is it?"
+primary = ["strong - fedavg"]
+seeds = [0, 1, 2]
+stopping = "after these"
+[scales.paper]"""
+    text = SMALL.replace('contenders = ["fedavg"]', "").replace("[scales.paper]", plan)
+    named = read("two", text)
+    assert named.studies("smoke")["iid"].plan is None
+    found = named.studies("small")["iid"].plan
+    assert found is not None
+    assert found.table == ("scales", "small", "plan")
+    assert (str(found.plan.primary[0]), found.plan.seeds) == ("strong - fedavg", (0, 1, 2))
+    with pytest.raises(ConfigError, match="unknown contender 'weak'"):
+        read("two", text.replace("strong - fedavg", "weak - fedavg")).studies("small")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import fedcord
 from fedcord.core.errors import ConfigError
 from fedcord.core.task import Task
 from fedcord.engine.blueprint import Blueprint
-from fedcord.experiment import build
+from fedcord.experiment import build, task_values
 from fedcord.experiment.build import build_experiment
 from fedcord.experiment.load import load_config, load_data_config
 from tests.faults.small_runs import small_data
@@ -126,13 +126,14 @@ SMALL: dict[str, Any] = {"partition": "iid", "clients": 2, "rounds": 1, "model":
 def made_tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """Every task that is made, in this process."""
     tasks: list[Task] = []
-    make = build.task_from_values
+    make = task_values.task_from_values
 
     def task_from_values(values: Mapping[str, Any]) -> Task:
         tasks.append(make(values))
         return tasks[-1]
 
-    monkeypatch.setattr(build, "task_from_values", task_from_values)
+    for module in (build, task_values):  # the plan's, and that of everybody else
+        monkeypatch.setattr(module, "task_from_values", task_from_values)
     return tasks
 
 

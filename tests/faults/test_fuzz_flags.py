@@ -40,7 +40,7 @@ SPECS = {
 PLAIN = [
     "--clients", "--subset", "--longtail", "--seed", "--rounds", "--participation", "--validation",
     "--test", "--evaluate-every", "--threads", "--engine", "--workers", "--out", "--reuse",
-    "--data-dir",
+    "--data-dir", "--test-views",
 ]  # fmt: skip
 ALGORITHMS = ["fedavg", "fedprox", "afl", "flare"]
 ODD_ALGORITHMS = ["fedavgg", "os:path", "..a:b", "fedcord:run", ":", "this:that"]

@@ -185,11 +185,13 @@ def test_only_settings_that_differ_are_listed_and_the_rest_is_folded(
     params = {"local": {"lr": 0.1, "epochs": 1}, "decay": 0.5}
     study = write_study({"fedavg": [0.5]}, config={"params": params})
     own = {"params": {"local": {"lr": 0.3, "epochs": 1}, "temperature": 0.5}}
-    add_run(study, "moon", 0, 0.6, rounds=2, config=own)
+    add_run(study, "moon", 0, 0.6, rounds=2, config={**own, "test_views": "mirror"})
     text = build_report(study).html.read_text(encoding="utf-8")
     listed = text[text.index("Settings in which contenders differ") :]
     table, folded = listed.split("<details><summary>All hyper-parameters", 1)
-    assert re.findall('<tr><th scope="row">([^<]*)</th>', table) == ["local.lr", "rounds"]
+    assert re.findall('<tr><th scope="row">([^<]*)</th>', table) == [
+        *("local.lr", "rounds", "test_views"),
+    ]
     assert "temperature = 0.5" in folded
     assert "local.epochs = 1" in folded
 

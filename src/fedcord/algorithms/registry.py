@@ -268,6 +268,12 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "own",
             {"objective": {"contrastive": "none", "prototype_contrast": False}},
         ),
+        "accord-deep": AlgorithmInfo(
+            "fedcord.algorithms.accord.accord:Accord",
+            "accord whose head sees pooled maps of all stages beside the features",
+            "own",
+            {"joint": {"layers": {"maps": "all"}}},
+        ),
         "afl": AlgorithmInfo(
             "fedcord.algorithms.analytic.afl:AFL",
             "one round of sums, one exact solve, the same for any partition (He et al. 2025)",

@@ -27,6 +27,11 @@ class TinyNetwork(StagedNetwork):
         self.head = nn.Linear(2 * width, num_classes)
         self.feature_dim = 2 * width
 
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """One per convolution."""
+        return ("map1", "map2")
+
     def stages(self, inputs: Tensor) -> list[Tensor]:
         """[B, 1, 8, 8] images to the map after each convolution, before ReLU."""
         first = self.norm1(self.conv1(inputs))

@@ -27,13 +27,16 @@ DATA_FLAGS = {
 }
 RUN_FLAGS = {
     "rounds": "rounds of exchange (default 20, or what the method needs)",
-    "participation": "share of clients drawn for every exchange (default 1)",
+    "participation": "share of clients drawn for every exchange (default 1); several, as in 1,0.7: "
+    "drawn anew for every round, and the last holds on",
     "validation": "share of each client's data kept for selection (default 0.1)",
     "test": "share of each client's data kept for its own test (default 0.1)",
     "evaluate-every": "rounds between evaluations (default 1)",
     "threads": "threads of a computation, changes bits (default 1)",
     "secure": "mask updates: the server reads only the sum, if this share of clients stays to the "
     "end (above 0.5, such as 0.6; default: updates travel in the open)",
+    "test-views": "average predictions over views of an image: mirror, shift or mirror+shift "
+    "(default none: the image alone)",
 }
 
 
@@ -206,7 +209,9 @@ def settings_from(arguments: argparse.Namespace) -> dict[str, Any]:
         key = name.replace("-", "_")
         text = getattr(arguments, key, None)
         if text is not None:
-            settings[key] = text if key in ("dataset", "partition") else parse_value(text)
+            is_list = key == "participation" and "," in text and not text.startswith("[")
+            words = f"[{text}]" if is_list else text
+            settings[key] = text if key in ("dataset", "partition") else parse_value(words)
     if getattr(arguments, "model", None):
         settings["model"] = arguments.model
     _add_table_flags(settings, arguments)

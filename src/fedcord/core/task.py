@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
 
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.tensors import Tensors
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -45,6 +47,30 @@ class FixedNetwork(Network, Protocol):
         ...
 
 
+@runtime_checkable
+class LayeredNetwork(Network, Protocol):
+    """A network that shows what its features are made from, stage by stage.
+
+    Every network of fedcord is one; those with nothing to show name no stages.
+    """
+
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """Stages under the features, in the order of computation."""
+        ...
+
+    def features_and_maps(self, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """[B, ...] inputs to [B, D] features and the map of every stage, by one forward pass.
+
+        A map is [B, C, H, W], or [B, D] where there are no places, as the next layer reads it:
+        after activation.
+        """
+        ...
+
+
+View = Callable[[Tensor], Tensor]
+"""Prepared inputs [B, ...] to prepared inputs of the same shape that show the same."""
+
 NetworkFactory = Callable[[Generator | None], nn.Module]
 """Makes a network; with a generator its weights are drawn from it, without they are undefined."""
 
@@ -69,6 +95,8 @@ class Task:
         input_dtype: the type of stored inputs, before `prepare`.
         make_fixed: makes the fixed network of a name, or raises a ConfigError that says which
             there are.
+        test_views: views that a model is asked about beside an input itself, wherever it predicts;
+            the scores are averaged by `fedcord.core.prediction`, and algorithms need not know.
     """
 
     num_classes: int
@@ -81,10 +109,14 @@ class Task:
     make_fixed: Callable[[str], FixedNetwork] = field(
         default=_none_by_name, repr=False, compare=False
     )
+    test_views: tuple[View, ...] = ()
     _scratch: dict[int, nn.Module] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     _fixed: dict[str, FixedNetwork] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _stages: dict[int, dict[str, tuple[int, ...]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -115,6 +147,13 @@ class Task:
             self._scratch[which] = self.networks[which](None).to(self.device)
         return self._scratch[which]
 
+    def stages(self, client: int | None = None) -> Mapping[str, tuple[int, ...]]:
+        """Shapes of one sample's maps in a client's network, by stage; see `LayeredNetwork`."""
+        which = self.architecture(client)
+        if which not in self._stages:
+            self._stages[which] = self._stage_shapes(self.scratch_network(client))
+        return self._stages[which]
+
     def held_network(self, tensors: Tensors, client: int | None = None) -> HeldNetwork:
         """A network of its own holding copies of `tensors`, in evaluation mode."""
         return HeldNetwork(self.scratch_network(client), tensors)
@@ -124,6 +163,19 @@ class Task:
         if name not in self._fixed:
             self._fixed[name] = self.make_fixed(name)
         return self._fixed[name]
+
+    def _stage_shapes(self, network: nn.Module) -> dict[str, tuple[int, ...]]:
+        """By asking the network, whatever weights it holds."""
+        if not isinstance(network, LayeredNetwork) or not network.stage_names:
+            return {}
+        inputs = self.prepare(torch.zeros(1, *self.input_shape)).to(self.device)
+        was_training = network.training
+        network.eval()
+        with torch.inference_mode():
+            _, maps = network.features_and_maps(inputs)
+        network.train(was_training)
+        shapes = (tuple(map_.shape[1:]) for map_ in maps)
+        return dict(zip(network.stage_names, shapes, strict=True))
 
     def architecture(self, client: int | None) -> int:
         """The place in `networks` of a client's network."""
@@ -170,15 +222,24 @@ class HeldNetwork:
         """[B, ...] inputs to [B, D] features."""
         return self._ask(cast(Network, self._module).features, inputs)
 
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """Of a module that shows its stages."""
+        return cast(LayeredNetwork, self._module).stage_names
+
+    def features_and_maps(self, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """[B, ...] inputs to [B, D] features and every stage's map."""
+        return self._ask(cast(LayeredNetwork, self._module).features_and_maps, inputs)
+
     def classify(self, features: Tensor) -> Tensor:
         """[B, D] features to [B, C] class scores."""
         return self._ask(cast(Network, self._module).classify, features)
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """[B, ...] inputs to [B, C] class scores."""
-        return self._ask(self._module, inputs)
+        return self._ask(cast(Network, self._module), inputs)
 
-    def _ask(self, method: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    def _ask(self, method: Callable[[Tensor], T], inputs: Tensor) -> T:
         # `torch.func.functional_call` does the same, and takes longer than a small network
         lent = [(where, name, where[name]) for where, name, _ in self._places]
         self._module.train(self._training)

@@ -1,7 +1,8 @@
 """Which client holds which examples, and the names under which partitions are known.
 
-A partition is written `name[:argument][,key=value]…`, such as `dirichlet:0.1,min=10`. The long-tail
-filter is an option of all of them: `nid1:0.5,longtail=100`.
+A partition is written `name[:argument][,key=value]…`, such as `dirichlet:0.1,min=10`. Two options
+are of all of them: the long-tail filter, `nid1:0.5,longtail=100`, and the control of the same sizes
+without heterogeneity, `dirichlet:0.1,examples=iid`.
 
 >>> labels = np.repeat(np.arange(3), 4)
 >>> partition = make_partition("classes:1", labels, num_classes=3, num_clients=3, seed=0)
@@ -25,6 +26,7 @@ from fedcord.core.errors import ConfigError, DataError, unknown_name
 from fedcord.core.params import build
 from fedcord.data.longtail import longtail_pool, longtail_problem
 from fedcord.data.partitioners.from_file import hash_clients
+from fedcord.data.partitioners.iid import dealt_anew
 from fedcord.data.partitioners.partitioner import (
     Indices,
     NamesClients,
@@ -104,7 +106,7 @@ def check_spec(spec: str, num_clients: int) -> list[str]:
         spec: the text.
         num_clients: K; 0 leaves the number to the data, where the partition allows it.
     """
-    return _read(spec, num_clients)[2]
+    return _read(spec, num_clients).problems
 
 
 def make_partition(
@@ -132,7 +134,8 @@ def make_partition(
         longtail: ρ of the long-tail filter, if not already in the text.
         subset: how many examples to keep, drawn at random before anything else; None for all.
     """
-    partitioner, ratio, problems = _read(spec, num_clients)
+    asked = _read(spec, num_clients)
+    partitioner, ratio, problems = asked.partitioner, asked.ratio, asked.problems
     problem = longtail_problem(longtail)
     if problem is not None:
         problems.append(problem)
@@ -156,6 +159,8 @@ def make_partition(
         )
     source = Source(labels, pool, num_classes, groups, group_names)
     parts = partitioner.split(source, num_clients, seed)
+    if asked.is_dealt_anew:
+        parts = dealt_anew(parts, seed)
     # order means nothing to a client; sorted, equal assignments have equal hashes
     clients = tuple(np.sort(part).astype(np.int64, copy=False) for part in parts)
     if not any(len(part) for part in clients):
@@ -163,22 +168,38 @@ def make_partition(
             f"partition '{spec}' leaves every client without examples; give at least one client "
             "an example."
         )
+    text = _canonical(spec, partitioner, ratio, asked.is_dealt_anew)
+    if asked.is_dealt_anew:  # names and tests were of the examples that clients had
+        return Partition(text, clients)
     names: tuple[str, ...] = ()
     if isinstance(partitioner, NamesClients):
         names = partitioner.client_names(source, clients)
     tests = partitioner.client_tests(clients) if isinstance(partitioner, NamesTests) else ()
-    return Partition(_canonical(spec, partitioner, ratio), clients, names, tests)
+    return Partition(text, clients, names, tests)
 
 
-def _read(spec: str, num_clients: int) -> tuple[Partitioner | None, float, list[str]]:
-    """The partitioner and the long-tail factor of a text, and all that is wrong with it."""
+@dataclass(frozen=True)
+class _Asked:
+    """What a text asks for.
+
+    Attributes:
+        partitioner: None where it cannot be made.
+        ratio: the long-tail factor, 1 for none.
+        is_dealt_anew: whether clients get random examples instead, as many as they would have.
+        problems: all that is wrong with the text.
+    """
+
+    partitioner: Partitioner | None
+    ratio: float
+    is_dealt_anew: bool
+    problems: list[str]
+
+
+def _read(spec: str, num_clients: int) -> _Asked:
     text = PartitionText.parse(spec)
     if text.name not in PARTITIONS:
-        return (
-            None,
-            1.0,
-            [unknown_name("partition", text.name, PARTITIONS, "fedcord list partitions")],
-        )
+        unknown = unknown_name("partition", text.name, PARTITIONS, "fedcord list partitions")
+        return _Asked(None, 1.0, False, [unknown])
     info = PARTITIONS[text.name]
     problems = [f"{key} is given twice; give it once." for key in text.repeated]
     options = dict(text.options)
@@ -196,6 +217,9 @@ def _read(spec: str, num_clients: int) -> tuple[Partitioner | None, float, list[
         options.pop(str(needed), None)
     ratio, problem = _ratio(options.pop("longtail", "1"))
     problems += [problem] if problem is not None else []
+    examples = options.pop("examples", None)
+    if examples not in (None, "iid"):
+        problems.append(f"examples = '{examples}': must be iid, or be left out.")
     partitioner: Partitioner | None = None
     hints = typing.get_type_hints(info.kind)
     values = {k: v if hints.get(k) is str else value_of(v) for k, v in options.items()}
@@ -207,8 +231,9 @@ def _read(spec: str, num_clients: int) -> tuple[Partitioner | None, float, list[
         problems.append(f"clients = {num_clients}: must be >= 1.")
     elif partitioner is not None and not is_missing:
         problems += partitioner.problems(num_clients)
-    hint = f"Form: {info.form}[,longtail=RHO], for example {info.example}."
-    return partitioner, ratio, [f"partition '{spec}': {problem} {hint}" for problem in problems]
+    hint = f"Form: {info.form}[,examples=iid][,longtail=RHO], for example {info.example}."
+    problems = [f"partition '{spec}': {problem} {hint}" for problem in problems]
+    return _Asked(partitioner, ratio, examples is not None, problems)
 
 
 def _ratio(text: str) -> tuple[float, str | None]:
@@ -240,7 +265,7 @@ def _check_labels(labels: Indices, num_classes: int, groups: Mapping[str, NDArra
             )
 
 
-def _canonical(spec: str, partitioner: Any, ratio: float) -> str:
+def _canonical(spec: str, partitioner: Any, ratio: float, is_dealt_anew: bool) -> str:
     """The one spelling of a partition: parameters at their default are left out."""
     name = PartitionText.parse(spec).name
     info = PARTITIONS[name]
@@ -251,4 +276,5 @@ def _canonical(spec: str, partitioner: Any, ratio: float) -> str:
             text += f":{text_of(value)}"
         elif value != field.default:
             text += f",{field.name}={text_of(value)}"
+    text += ",examples=iid" if is_dealt_anew else ""
     return text if ratio == 1 else f"{text},longtail={text_of(float(ratio))}"

@@ -10,6 +10,7 @@ from torch import Tensor
 from fedcord.core.contract import Algorithm, Env
 from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.core.examples import Examples
+from fedcord.core.prediction import make_predictor
 from fedcord.core.tensors import Tensors
 from fedcord.metrics.counting import Tally
 from fedcord.metrics.sums import Detail, Evaluation
@@ -36,7 +37,7 @@ def evaluate(
     """
     tally = Tally(env.task.num_classes, detail)
     stop = len(examples) if last is None else last
-    predictor = algorithm.predictor(shared, memory, env)
+    predictor = make_predictor(algorithm, shared, memory, env)
     several = predictor.scores_by_rule
     for start in range(first, stop, BATCH):
         chosen = slice(start, min(start + BATCH, stop))

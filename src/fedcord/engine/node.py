@@ -48,6 +48,7 @@ from fedcord.core.contract import (
 from fedcord.core.errors import CheckpointError, FedcordError, ProtocolError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.names import LONGEST_CLIENT_NAME, client_said, readable
+from fedcord.core.prediction import make_predictor
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, select
 from fedcord.engine.agreement import Agreement, Introduction
@@ -313,7 +314,7 @@ class ClientNode:
                 raise ProtocolError(f"a request to predict holds no {INPUTS}.")
             shared = {name: t for name, t in request.shared.items() if name != INPUTS}
             inputs = self._task.prepare(request.shared[INPUTS]).to(self._task.device)
-            predictor = self._algorithm.predictor(shared, memory, env)
+            predictor = make_predictor(self._algorithm, shared, memory, env)
             scores = predictor.scores(inputs).cpu()
             return answered(request, client, {"scores": scores})
         part, groups = data.test if request.verb == "evaluate" else data.validation, {}

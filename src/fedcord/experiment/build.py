@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedcord.core.contract import Algorithm, Review
-from fedcord.core.device import CPU, find_device
+from fedcord.core.device import find_device
 from fedcord.core.errors import ConfigError, DataError
-from fedcord.core.task import FixedNetwork, NetworkFactory, Task
+from fedcord.core.task import Task
 from fedcord.core.tensors import hash_tensors
 from fedcord.data.dataset import STANDARD, Array, Dataset
 from fedcord.data.download import Progress as DownloadProgress
@@ -24,7 +24,7 @@ from fedcord.data.partition import Partition
 from fedcord.data.registry import load_dataset
 from fedcord.data.standardise import standardisation
 from fedcord.data.tables.prepared import prepared
-from fedcord.data.transforms import DTYPES, augmentations, prepare_fn
+from fedcord.data.transforms import NUM_VIEWS
 from fedcord.engine.agreement import Agreement
 from fedcord.engine.attack import LABEL_FLIP, Attack, with_flipped_labels
 from fedcord.engine.blueprint import Blueprint
@@ -37,9 +37,13 @@ from fedcord.experiment.frozen_features import as_features, feature_values, is_a
 from fedcord.experiment.holdings import TASK, Holdings
 from fedcord.experiment.load import OWN_DATA
 from fedcord.experiment.masking import masking_review
-from fedcord.models.registry import check_model, network_factory
-
-TASK_FACTORY = "fedcord.experiment.build:task_from_values"
+from fedcord.experiment.task_values import (
+    TASK_FACTORY,
+    TEST_VIEWS,
+    task_from_values,
+    task_values,
+)
+from fedcord.models.registry import check_model
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class Plan:
     def blueprint(self) -> Blueprint:
         """Task and algorithm for processes other than this, which has the objects."""
         return Blueprint.of(self.algorithm, TASK_FACTORY, self.values)
+
+    @property
+    def values_of_work(self) -> Mapping[str, Any]:
+        """The task as far as it can change what clients do before anything is predicted."""
+        return {name: value for name, value in self.values.items() if name != TEST_VIEWS}
 
     @property
     def agreement(self) -> Agreement:
@@ -317,12 +326,12 @@ def make_plan(
         raise ConfigError("there is no algorithm in this configuration; make it by load_config.")
     device = device or config.device
     find_device(device)
-    values = task_values(facts, config.model, data_dirs or (), device)
+    values = task_values(facts, config.model, data_dirs or (), device, config.test_views)
     task, encoder = task_from_values(values), None
     review = _reviewed(algorithm, task, config)
     if review.errors:
         raise ConfigError(review.errors)
-    if is_applicable(algorithm, task):
+    if is_applicable(algorithm, task) and not task.test_views:  # features have no mirror image
         encoder, values = task, {**values, **feature_values(task, config.threads)}
         task = task_from_values(values)
     return Plan(config, facts, algorithm, task, values, encoder, tuple(review.notes))
@@ -339,52 +348,26 @@ def _reviewed(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
                 "a method that takes any networks, such as accord or fedproto.",
             )
         )
-    return algorithm.review(task) + masking_review(algorithm, task, config)
-
-
-def task_values(
-    facts: DataFacts, models: Sequence[str], data_dirs: Sequence[Path] = (), device: str = CPU
-) -> dict[str, Any]:
-    """The task as plain values, from which any process can rebuild it."""
-    table = facts.preparation
-    return {
-        "kind": facts.kind,
-        "input_shape": list(facts.input_shape),
-        "num_classes": facts.num_classes,
-        "mean": list(facts.mean),
-        "std": list(facts.std),
-        "vocabulary": facts.vocabulary,
-        "models": list(models),
-        "data_dirs": [str(folder) for folder in data_dirs],
-        **({} if table is None else {"preparation": table.to_json()}),
-        **({} if device == CPU else {"device": device}),  # work done before there was a choice
-    }
-
-
-def task_from_values(values: Mapping[str, Any]) -> Task:
-    """The inverse of `task_values`."""
-    kind, mean, std = values["kind"], tuple(values["mean"]), tuple(values["std"])
-    shape = tuple(values["input_shape"])
-
-    def factory(model: str) -> NetworkFactory:
-        return network_factory(
-            model,
-            kind=kind,
-            input_shape=shape,
-            num_classes=values["num_classes"],
-            vocabulary=values["vocabulary"],
-            mean=mean,
-            std=std,
-            data_dirs=values["data_dirs"],
+    if isinstance(config.participation, tuple) and traits.probes:
+        return Review(
+            errors=(
+                f"participation = {list(config.participation)}: {config.algorithm} exchanges once, "
+                "and its rounds before only look at how far clients are; give one share.",
+            )
         )
+    review = algorithm.review(task) + masking_review(algorithm, task, config)
+    return review + _views_review(algorithm, task, config)
 
-    return Task(
-        num_classes=values["num_classes"],
-        input_shape=shape,
-        networks=[factory(model) for model in values["models"]],
-        prepare=prepare_fn(kind, mean, std),
-        augmentations=augmentations(kind, mean, std),
-        device=torch.device(values.get("device", CPU)),
-        input_dtype=DTYPES[kind],
-        make_fixed=lambda name: cast(FixedNetwork, factory(f"frozen:{name}")(None)),
+
+def _views_review(algorithm: Algorithm, task: Task, config: RunConfig) -> Review:
+    """What is to be said of a run with `test_views`; nothing without."""
+    if config.test_views is None:
+        return Review()
+    note = (
+        f"Predictions are averaged over {NUM_VIEWS[config.test_views]} views of each image "
+        f"({config.test_views}), each of which is a pass of the model; compare with methods that "
+        "have them too."
     )
+    if is_applicable(algorithm, task):
+        note += " The frozen network looks at images every time, since its features have no views."
+    return Review(notes=(note,))

@@ -18,14 +18,18 @@ from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config, merged, read_toml
 from fedcord.experiment.tune_entry import TuneEntry
 from fedcord.metrics.registry import metric_problems
+from fedcord.store.plan_record import WrittenPlan
+from fedcord.store.study_plan import StudyPlan
 
-OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every", "secure", "attack")
+OWN_SETTINGS = (
+    *("model", "rounds", "participation", "evaluate_every", "secure", "attack", "test_views"),
+)
 """What a variant may have of its own. Data, clients and seed are common, so results are paired."""
 
 MAX_SEEDS = 10_000
 OWN_FILES = (
     *("leaderboard.csv", "leaderboard.md", "leaderboard.tex", "plots", "report.html"),
-    *("tuning", "tuning.json", "sha256sums"),
+    *("tuning", "tuning.json", "plan.json", "sha256sums"),
 )
 """What reports and tuning write into a study's folder, beside those of the contenders."""
 NOTHING = "nothing to compare; name at least one algorithm."
@@ -38,6 +42,7 @@ FORMS: Mapping[str, tuple[type, str]] = {
     "params": (dict, "a table, [params]"),
     "task": (dict, "a table, [task]"),
     "tune": (dict, "a table, [tune]"),
+    "plan": (dict, "a table, [plan]"),
     "variants": (dict, "tables, [variants.LABEL]"),
 }
 """The entries of a study file."""
@@ -59,6 +64,7 @@ class Study:
         stated: what the study says of its data, which data that does not fit is measured by.
         metric: what contenders are compared by; None: what their runs were asked about.
         tune: how contenders are to be tuned first; None: not at all, or as flags say.
+        plan: what was decided of it before it is run; None where nothing is written down.
     """
 
     name: str
@@ -67,6 +73,7 @@ class Study:
     stated: Stated = field(default_factory=Stated)
     metric: str | None = None
     tune: TuneEntry | None = None
+    plan: WrittenPlan | None = None
 
     def runs(self) -> list[tuple[str, RunConfig]]:
         """All runs, seed by seed, so that an unfinished study is still paired."""
@@ -145,7 +152,7 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     if unknown:
         problems.append(
             f"'{path}' has unknown entries: {', '.join(unknown)}. Allowed: name, algorithms, "
-            "seeds, metric, [settings], [params], [task], [tune], [variants.LABEL]."
+            "seeds, metric, [settings], [params], [task], [tune], [plan], [variants.LABEL]."
         )
     for entry, (kind, words) in FORMS.items():
         if entry in values and not isinstance(values[entry], kind):
@@ -168,10 +175,16 @@ def load_study(path: Path, overrides: Mapping[str, Any], assignments: Sequence[s
     tune = None
     with gather(problems):
         tune = TuneEntry.from_plain(values["tune"]) if "tune" in values else None
+    plan = None
+    with gather(problems):
+        plan = StudyPlan.from_plain(values["plan"]) if "plan" in values else None
     with gather(problems):
         metric = overrides.get("metric", values.get("metric"))
         name = values.get("name", path.stem)
         study = make_study(algorithms, common, seeds, assignments, name, variants, metric)
+        if plan is not None:
+            plan.check(study.contenders)
+            study = replace(study, plan=WrittenPlan(plan, path))
     if len(problems) > 1 and problems[-1] == NOTHING:  # what is told already left nothing
         problems.pop()
     if problems:

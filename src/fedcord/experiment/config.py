@@ -47,8 +47,12 @@ class RunConfig:
     rounds: int | None = param(
         None, "rounds of exchange; none: the method's own", at_least=1, at_most=MAX_ROUNDS
     )
-    participation: float = param(
-        1.0, "share of clients drawn for every exchange", above=0, at_most=1
+    participation: float | tuple[float, ...] = param(
+        1.0,
+        "share of clients drawn for every exchange; several: drawn anew for every round, and the "
+        "last holds on",
+        above=0,
+        at_most=1,
     )
     model: tuple[str, ...] = param(
         ("auto",), "network of the clients; several are distributed in turn"
@@ -69,6 +73,12 @@ class RunConfig:
         "what bad clients do in a simulation and who they are, such as sign-flip:0.2; none: all "
         "are honest",
     )
+    test_views: str | None = param(
+        None,
+        "views of an image over which every prediction is averaged: itself and its mirror image, "
+        "itself and four shifts, or all ten; none: itself alone",
+        choices=("mirror", "shift", "mirror+shift"),
+    )
     threads: int = param(
         1, "threads of a computation; changes bits", at_least=1, at_most=MAX_THREADS
     )
@@ -84,6 +94,8 @@ class RunConfig:
         check_params(self)
         if not self.model:
             raise ConfigError("model = []: name at least one network, such as auto.")
+        if self.participation == ():
+            raise ConfigError("participation = []: give at least one share, such as 1.0.")
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -98,6 +110,8 @@ class RunConfig:
         """
         values = {name: getattr(self, name) for name in (*SETTINGS, "params")}
         values["model"] = list(self.model)
+        if isinstance(self.participation, tuple):
+            values["participation"] = list(self.participation)
         values["device"] = None if self.device == CPU else kind_of(self.device)
         return {name: value for name, value in values.items() if value is not None}
 

@@ -55,7 +55,7 @@ def _transport(
 ) -> Transport:
     population, cache = experiment.population, None
     if reuse is not None and experiment.algorithm.traits.shares_work:
-        values = json.dumps(experiment.plan.values, sort_keys=True)
+        values = json.dumps(experiment.plan.values_of_work, sort_keys=True)
         cache = WorkCache(reuse, values, versions())
     if engine == "processes":
         if experiment.config.threads != 1:

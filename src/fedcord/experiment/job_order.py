@@ -16,7 +16,12 @@ from fedcord.experiment.config import RunConfig
 def estimated_cost(config: RunConfig, num_weights: int) -> float:
     """Rounds × clients' share × epochs × weights, in no unit; the data is the same for a study."""
     epochs = max(1.0, _epochs(config.params))
-    return (config.rounds or 1) * config.participation * epochs * max(1, num_weights)
+    rounds, shares = config.rounds or 1, config.participation
+    if isinstance(shares, tuple):  # the rounds after those given are like the last
+        visited = sum(shares[:rounds]) + max(0, rounds - len(shares)) * shares[-1]
+    else:
+        visited = rounds * shares
+    return visited * epochs * max(1, num_weights)
 
 
 def _epochs(params: Mapping[str, Any]) -> float:

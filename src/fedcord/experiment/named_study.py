@@ -3,14 +3,15 @@
 A file in `fedcord/studies` holds one item of a paper: its parts (settings such as data set and
 skew, each a comparison of its own), contenders, three scales and the published figures. A scale
 changes settings and fills in *recipes*, the parameters that several contenders share, such as how
-long clients train. A contender's own parameters win over its recipe's.
+long clients train. A part may change a recipe for itself, and a contender's own parameters win over
+its recipe's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -21,13 +22,17 @@ from fedcord.experiment.compare import Study, make_study
 from fedcord.experiment.load import merged
 from fedcord.experiment.tune_entry import TuneEntry
 from fedcord.report.published import JUDGES, Published
+from fedcord.store.plan_record import WrittenPlan
+from fedcord.store.study_plan import StudyPlan
 
+FILES = Path(__file__).parents[1] / "studies"
 SCALES = ("smoke", "small", "paper")
 """Minutes on digits; an hour or two of two cores; the published setting, for a GPU."""
 USUALLY_JUDGES = dict(zip(SCALES, JUDGES, strict=True))
 ENTRIES = ("title", "source", "note", "metric", "settings", "parts", "contenders", "scales")
 SCALE_ENTRIES = (
     *("seeds", "setting", "judges", "parts", "contenders", "settings", "recipes", "tune"),
+    "plan",
 )
 WHOLE = "all"
 """The part of a study that has only one."""
@@ -106,6 +111,11 @@ class NamedStudy:
         scale = self.scales[scale_name].values
         own = dict(self.values.get("parts", {}).get(part, {}))
         labels = own.pop("contenders", list(self.values["contenders"]))
+        recipes, changed = scale.get("recipes", {}), own.pop("recipes", {})
+        strange = [unknown_name("recipe", name, recipes) for name in changed if name not in recipes]
+        if strange:
+            raise ConfigError(strange)
+        recipes = merged(recipes, changed)
         chosen = scale.get("contenders", labels)
         settings = {**self.values.get("settings", {}), **own, **scale.get("settings", {})}
         settings |= overrides
@@ -118,7 +128,6 @@ class NamedStudy:
                 form = dict(self.values["contenders"][label])
                 recipe = form.pop("recipe", None)
                 if recipe is not None:
-                    recipes = scale.get("recipes", {})
                     if recipe not in recipes:
                         raise ConfigError(unknown_name("recipe", str(recipe), recipes))
                     form["params"] = merged(recipes[recipe], form.get("params", {}))
@@ -129,13 +138,17 @@ class NamedStudy:
         texts = [text for text in assignments if not text.startswith(elsewhere)]
         study = make_study([], settings, seeds, texts, name, forms, metric)
         tune = TuneEntry.from_plain(scale["tune"]) if "tune" in scale else None
+        if "plan" in scale:
+            plan = StudyPlan.from_plain(scale["plan"])
+            plan.check(study.contenders)
+            table = ("scales", scale_name, "plan")
+            study = replace(study, plan=WrittenPlan(plan, _file(self.name), table))
         return replace(study, tune=tune)
 
 
 def names() -> list[str]:
     """All that can be reproduced, sorted."""
-    files = resources.files("fedcord.studies").iterdir()
-    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+    return sorted(file.stem for file in FILES.glob("*.toml"))
 
 
 def named_study(name: str) -> NamedStudy:
@@ -144,8 +157,11 @@ def named_study(name: str) -> NamedStudy:
         raise ConfigError(
             unknown_name("study", name, names()) + " `fedcord list studies` says what they are."
         )
-    text = resources.files("fedcord.studies").joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return read(name, text)
+    return read(name, _file(name).read_text(encoding="utf-8"))
+
+
+def _file(name: str) -> Path:
+    return FILES / f"{name}.toml"
 
 
 def read(name: str, text: str) -> NamedStudy:

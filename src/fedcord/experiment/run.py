@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import traceback
 import uuid
@@ -18,7 +17,7 @@ from fedcord.core.tensors import Tensors
 from fedcord.data.dataset import Dataset
 from fedcord.engine.federation import Federation, Patience
 from fedcord.engine.rounds import RoundRecord, Schedule, evaluate_again, run_rounds
-from fedcord.engine.sampling import exchange_at, sample_clients
+from fedcord.engine.sampling import clients_of_round, least_in_a_round
 from fedcord.experiment.build import Plan, build_experiment
 from fedcord.experiment.config import RunConfig, engine_problems
 from fedcord.experiment.deployment import RUN, holdings_of, open_sites, plan_for_sites, run_of
@@ -294,15 +293,10 @@ def _run(
     def eligible() -> list[ClientId]:
         return [k for k, member in sorted(federation.members.items()) if member.train > 0]
 
-    def in_a_round(there: int) -> int:
-        return max(1, math.floor(config.participation * there + 0.5))
-
     def participants(round_: int) -> list[ClientId]:
-        there = eligible()
-        step = exchange_at(algorithm, round_)
-        return sample_clients(config.seed, step, there, in_a_round(len(there)))
+        return clients_of_round(algorithm, config.participation, config.seed, round_, eligible())
 
-    count = in_a_round(len(eligible()))
+    count = least_in_a_round(config.participation, env.num_rounds, len(eligible()))
     if config.secure is not None and count < LEAST_SITES:
         raise ConfigError(
             f"secure = {config.secure:g} with {count} client in a round: its sum would be that "

@@ -26,6 +26,7 @@ from fedcord.experiment.survey import Sites
 from fedcord.experiment.workers import Workers
 from fedcord.models.registry import check_model
 from fedcord.store.checksums import FAILURE, RESULT
+from fedcord.store.plan_record import record_plan
 from fedcord.store.run_folder import RunFolder
 
 RunOne = Callable[[RunConfig, Place, Progress, Dataset | None], dict[str, Any]]
@@ -105,6 +106,9 @@ def run_study(
             study.stated,
         )
         RunFolder(root).create()  # one that cannot be made is no failure of a contender
+    if ahead and study.plan is not None:
+        RunFolder(root).create()  # data at sites: nobody has made it yet
+        record_plan(root, study.plan)
     do = run_one or functools.partial(run, sites=sites)
     failed: dict[Path, Mapping[str, Any]] = {}
 

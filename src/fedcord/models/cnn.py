@@ -40,6 +40,11 @@ class CNN(StagedNetwork):
         self.head = nn.Linear(fc, num_classes)
         self.feature_dim = fc
 
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """`map1`, `map2`, …: one per convolution."""
+        return tuple(f"map{number}" for number in range(1, len(self.convolutions) + 1))
+
     def stages(self, inputs: Tensor) -> list[Tensor]:
         """[B, C, H, W] images to the map after each convolution and pooling, before ReLU."""
         x = channels_innermost(inputs)

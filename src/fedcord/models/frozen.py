@@ -106,6 +106,15 @@ class FrozenNetwork(nn.Module):
                 x = x.expand(-1, encoder.channels, -1, -1)
             return cast(Tensor, encoder.module.to(x.device)(x)).detach()
 
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """None: fixed encoders come from many places and show their features only."""
+        return ()
+
+    def features_and_maps(self, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """[B, ...] prepared inputs to [B, D] features, and no maps."""
+        return self.features(inputs), []
+
     def classify(self, features: Tensor) -> Tensor:
         """[B, D] features to [B, C] class scores."""
         return cast(Tensor, self.head(features))

@@ -38,10 +38,20 @@ class MLP(nn.Module):
 
     def features(self, inputs: Tensor) -> Tensor:
         """[B, ...] inputs, flattened, to [B, D] after the last hidden layer's ReLU."""
-        x = inputs.flatten(1)
+        return self.features_and_maps(inputs)[0]
+
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """`hidden1`, …: all hidden layers but the last, which is the features."""
+        return tuple(f"hidden{number}" for number in range(1, len(self.linear_layers) - 1))
+
+    def features_and_maps(self, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """[B, ...] inputs to [B, D] features and [B, H] after every ReLU under them."""
+        x, maps = inputs.flatten(1), []
         for layer in self.linear_layers[:-1]:
             x = layer(x).relu()
-        return x
+            maps.append(x)
+        return x, maps[:-1]
 
     def classify(self, features: Tensor) -> Tensor:
         """[B, D] features to [B, C] class scores."""

@@ -68,6 +68,12 @@ class MobileNet(StagedNetwork):
         self._has_batch_norm = norm == "batch"
         self._stride = 8 * stem_stride
 
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """`stem`, `stage1`, …, `last`."""
+        stages = (f"stage{number}" for number in range(1, len(self.blocks) + 1))
+        return ("stem", *stages, "last")
+
     def stages(self, inputs: Tensor) -> list[Tensor]:
         """[B, C, H, W] images to the maps, before activation, of stem, stages and last layer."""
         if self.training:
@@ -79,6 +85,11 @@ class MobileNet(StagedNetwork):
             outputs.append(x)
         outputs.append(self.last_norm(self.last(x)))
         return outputs
+
+    def activated(self, stages: list[Tensor]) -> list[Tensor]:
+        """`stages` as the next layer reads them: bottlenecks are linear."""
+        stem, *bottlenecks, last = stages
+        return [F.relu6(stem), *bottlenecks, F.relu6(last)]
 
     def features_after(self, last_stage: Tensor) -> Tensor:
         """The last of `stages` to [B, D] features."""

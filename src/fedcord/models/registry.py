@@ -42,6 +42,7 @@ class ModelInfo:
         fits: problems of options with an input shape, in words.
         argument_field: the option the argument sets.
         preset: options that differ from the dataclass's defaults.
+        stages: names of the stages under the network's features, in words; empty: none.
     """
 
     summary: str
@@ -53,6 +54,7 @@ class ModelInfo:
     fits: Callable[[Any, tuple[int, ...]], list[str]] = sizes.anything_fits
     argument_field: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict)
+    stages: str = ""
 
 
 def _resnet(name: str, blocks: tuple[int, ...], width: int) -> ModelInfo:
@@ -66,6 +68,7 @@ def _resnet(name: str, blocks: tuple[int, ...], width: int) -> ModelInfo:
         "fedcord.models.resnet:build_resnet",
         sizes.strided_fits,
         preset={"blocks": blocks, "width": width},
+        stages="`stem`, `stage1` … `stage4`",
     )
 
 
@@ -95,6 +98,7 @@ MODELS: Mapping[str, ModelInfo] = MappingProxyType(
             opt.MLPOptions,
             "fedcord.models.mlp:build_mlp",
             argument_field="hidden",
+            stages="`hidden1`, `hidden2` …, all hidden layers but the last, which is the features",
         ),
         "cnn": ModelInfo(
             "small convolutional network for images of any size from 8 pixels",
@@ -105,6 +109,7 @@ MODELS: Mapping[str, ModelInfo] = MappingProxyType(
             "fedcord.models.cnn:build_cnn",
             sizes.cnn_fits,
             argument_field="channels",
+            stages="`map1`, `map2` …, one per convolution",
         ),
         "resnet10": _resnet("resnet10", (1, 1, 1, 1), 32),
         "resnet12": _resnet("resnet12", (2, 1, 1, 1), 64),
@@ -119,6 +124,7 @@ MODELS: Mapping[str, ModelInfo] = MappingProxyType(
             opt.MobileNetOptions,
             "fedcord.models.mobilenet:build_mobilenet",
             sizes.strided_fits,
+            stages="`stem`, `stage1` … `stage7`, `last`",
         ),
         "text": ModelInfo(
             "mean of word embeddings and one hidden layer",
@@ -127,6 +133,7 @@ MODELS: Mapping[str, ModelInfo] = MappingProxyType(
             "text,width=64",
             opt.TextOptions,
             "fedcord.models.text:build_text",
+            stages="`embedding`, the mean of a text's embeddings",
         ),
         "frozen": ModelInfo(
             "fixed encoder with a trained linear layer; only the layer is sent",

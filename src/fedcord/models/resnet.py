@@ -82,6 +82,12 @@ class ResNet(StagedNetwork):
         self.feature_dim = before
         self._has_batch_norm = norm == "batch"
 
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """`stem`, `stage1`, …."""
+        stages = (f"stage{number}" for number in range(1, len(self.blocks) + 1))
+        return ("stem", *stages)
+
     def stages(self, inputs: Tensor) -> list[Tensor]:
         """[B, C, H, W] images to five maps before ReLU: the stem's and each stage's."""
         if self.training:

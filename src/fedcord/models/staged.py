@@ -19,6 +19,11 @@ class StagedNetwork(nn.Module, ABC):
     feature_dim: int
     head: nn.Linear
 
+    @property
+    @abstractmethod
+    def stage_names(self) -> tuple[str, ...]:
+        """A name for each of `stages`."""
+
     @abstractmethod
     def stages(self, inputs: Tensor) -> list[Tensor]:
         """[B, C, H, W] images to the map of every stage, before activation."""
@@ -30,6 +35,15 @@ class StagedNetwork(nn.Module, ABC):
     def features(self, inputs: Tensor) -> Tensor:
         """[B, C, H, W] images to [B, D] features, not negative."""
         return self.features_after(self.stages(inputs)[-1])
+
+    def activated(self, stages: list[Tensor]) -> list[Tensor]:
+        """`stages` as the next layer reads them: after ReLU, unless a network says otherwise."""
+        return [stage.relu() for stage in stages]
+
+    def features_and_maps(self, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """[B, C, H, W] images to [B, D] features and the activated map of every stage."""
+        stages = self.stages(inputs)
+        return self.features_after(stages[-1]), self.activated(stages)
 
     def classify(self, features: Tensor) -> Tensor:
         """[B, D] features to [B, C] class scores."""

@@ -29,7 +29,17 @@ class BagOfEmbeddings(nn.Module):
 
     def features(self, inputs: Tensor) -> Tensor:
         """[B, L] int64 tokens to [B, D] features; a text of padding alone has mean zero."""
-        return cast(Tensor, self.hidden(self.embedding(inputs)))
+        return self.features_and_maps(inputs)[0]
+
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """`embedding`, the mean of a text's tokens."""
+        return ("embedding",)
+
+    def features_and_maps(self, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """[B, L] int64 tokens to [B, D] features and the mean embedding [B, D] under them."""
+        mean = self.embedding(inputs)
+        return self.hidden(mean), [mean]
 
     def classify(self, features: Tensor) -> Tensor:
         """[B, D] features to [B, C] class scores."""

@@ -39,16 +39,16 @@ class RidgePath:
     """Every ridge solution of one pair of sums at O(DC) each, after one eigendecomposition.
 
     Attributes:
-        values: [R] eigenvalues of the Gram matrix, ascending, none negative; R is D, or less where
-            the others are known to be 0.
-        vectors: [D, R] eigenvectors in columns.
-        projected: [R, C] moment in their basis.
+        values: [R] eigenvalues of the Gram matrix, none negative; R is D, or less where the others
+            are known to be 0.
+        width: D, the number of features.
+        projected: [R, C] moment in the basis of the eigenvectors.
         unreachable: squared error that no weights can remove.
         count: N, or the sum of the samples' weights.
     """
 
     values: Tensor
-    vectors: Tensor
+    width: int
     projected: Tensor
     unreachable: float
     count: float
@@ -57,13 +57,20 @@ class RidgePath:
     def of(gram: Tensor, moment: Tensor, target_square: float, count: float) -> RidgePath:
         """Decompose once."""
         values, vectors = decompose(gram)
-        values, projected = values.clamp(min=0), vectors.T @ moment
+        return RidgePath.of_spectrum(values, len(gram), vectors.T @ moment, target_square, count)
+
+    @staticmethod
+    def of_spectrum(
+        values: Tensor, width: int, projected: Tensor, target_square: float, count: float
+    ) -> RidgePath:
+        """From eigenvalues [R], which rounding may have made negative, and the moment [R, C]."""
+        values = values.clamp(min=0)
         kept = values > ROUNDING * values.max()
         reached = float((projected[kept] ** 2 / values[kept, None]).sum())
         # where the features can fit everything, the difference is rounding, which GCV would blow up
         rest = target_square - reached
         unreachable = rest if rest > ROUNDING * target_square else 0.0
-        return RidgePath(values, vectors, projected, unreachable, count)
+        return RidgePath(values, width, projected, unreachable, count)
 
     @property
     def rank(self) -> int:
@@ -106,7 +113,7 @@ def best_ridge(path: RidgePath) -> float:
     A sample that occurs twice is a direction that costs no parameter and leaves no error, so with a
     few such samples the score of a perfect fit is near zero, however bad it is for new samples.
     """
-    mean = float(path.values.sum()) / path.vectors.shape[0]
+    mean = float(path.values.sum()) / path.width
     if not mean > 0:
         raise DataError(
             "all features are zero, so no ridge can be chosen; set `ridge` to a number, or use "

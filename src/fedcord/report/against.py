@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.metrics.registry import Metric
-from fedcord.report.leaderboard import Leaderboard, over_shared_seeds
+from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import counted, p_value
-from fedcord.report.row import Row
+from fedcord.report.row import Row, over_shared_seeds
 from fedcord.report.scores import (
     gap_heading,
     score,

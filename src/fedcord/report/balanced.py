@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from fedcord.metrics.registry import METRICS
-from fedcord.report.leaderboard import Leaderboard, over_shared_seeds
+from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import NOTHING, cell_bracket, percent, points
-from fedcord.report.row import Row
+from fedcord.report.row import Row, over_shared_seeds
 from fedcord.statistics import paired_difference, share_interval
 
 ROUNDING = 1e-9

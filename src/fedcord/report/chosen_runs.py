@@ -21,6 +21,8 @@ ROW_SETTINGS = (
     "longtail",
     "validation",
     "test",
+    "attack",
+    "test_views",
     "params",
 )
 """Settings in which the seeds of one row must agree, or they are not repetitions of one thing."""

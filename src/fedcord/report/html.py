@@ -30,6 +30,7 @@ from fedcord.report.notes import gathered
 from fedcord.report.numbers import byte_size, counted, duration
 from fedcord.report.origin import origin_section
 from fedcord.report.page_style import CSS
+from fedcord.report.planned import TITLE as PLAN
 from fedcord.report.ranking_section import ranking, verdicts
 from fedcord.report.row import Row
 from fedcord.report.runs_section import runs_section
@@ -66,6 +67,7 @@ def render_page(
     parts = [
         _header(boards, config, title),
         _leaderboard_section(boards, panels),
+        _plan_section(board),
         _notes_section(board),
         _tuning_section(board),
         _classes_section(board, panels),
@@ -99,6 +101,18 @@ def _header(boards: Sequence[Leaderboard], config: Mapping[str, object], title: 
     return (
         f'<header><p class="kicker">fedcord report · {escape(" · ".join(facts))}</p>'
         f"<h1>{title}</h1>{verdicts(boards)}</header>"
+    )
+
+
+def _plan_section(board: Leaderboard) -> str:
+    if board.plan is None:
+        return ""
+    said = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in board.plan.lines
+    )
+    return (
+        f"<section><h2>{PLAN}</h2><p>{escape(board.plan.standing)}</p><dl>{said}</dl>"
+        f"{text_table(board, PLAN, *board.plan.table(board.metric))}</section>"
     )
 
 

@@ -32,6 +32,7 @@ from fedcord.report.load import MOST_NAMED, Failure, Result, Run
 from fedcord.report.measured import Dispersion
 from fedcord.report.notes import Note, gathered
 from fedcord.report.numbers import counted
+from fedcord.report.planned import StudyPlanned, planned
 from fedcord.report.row import Failed, Row
 from fedcord.report.scores import interval_words, score_interval
 from fedcord.report.subject import same_data
@@ -58,6 +59,7 @@ class Leaderboard:
         num_comparisons: how many tests Holm's correction counted.
         notes: what was left out and why, and what else to know before reading the numbers.
         remarks: what the runs noted by themselves.
+        plan: what the study set out to show, and what came of that; None without a plan.
         failed: algorithms without any result.
     """
 
@@ -68,6 +70,7 @@ class Leaderboard:
     notes: tuple[str, ...]
     failed: tuple[Failed, ...] = ()
     remarks: tuple[Note, ...] = ()
+    plan: StudyPlanned | None = None
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -110,6 +113,7 @@ class Leaderboard:
             "method": self.method,
             "notes": list(self.all_notes),
             "tuning": tuning_values(entries_of(self.rows)),
+            "plan": None if self.plan is None else self.plan.to_json(),
         }
 
     @property
@@ -150,22 +154,6 @@ def marks_by_study(boards: Sequence[Leaderboard], titles: Sequence[str]) -> tupl
     """The marks of boards that stand together, each with its title."""
     named = zip(boards, titles, strict=True)
     return tuple(f"{title}: {mark}" for board, title in named for mark in board.marks)
-
-
-def over_shared_seeds(
-    first: Row, second: Row, metric: Metric | None = None
-) -> tuple[list[float], list[float]]:
-    """Two rows' numbers on the seeds both have finished, in the same order.
-
-    Args:
-        first: a row that has the metric.
-        second: likewise.
-        metric: by default what the rows are compared by.
-    """
-    name = (metric or first.metric).name
-    by_seed = [dict(zip(row.seeds, row.measured[name], strict=True)) for row in (first, second)]
-    shared = sorted(by_seed[0].keys() & by_seed[1].keys())
-    return [by_seed[0][seed] for seed in shared], [by_seed[1][seed] for seed in shared]
 
 
 def leaderboard(runs: Sequence[Run], metric_name: str | None = None) -> Leaderboard:
@@ -234,6 +222,7 @@ def leaderboard(runs: Sequence[Run], metric_name: str | None = None) -> Leaderbo
         ),
         failed=tuple(Failed(n, failures[n]) for n in sorted(finished) if not finished[n]),
         remarks=remarks(chosen),
+        plan=planned(runs, rows),
     )
 
 

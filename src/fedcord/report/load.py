@@ -23,6 +23,7 @@ from fedcord.report.fields import RERUN, Fields, read_json, read_toml
 from fedcord.report.measured import Measured, read_measured
 from fedcord.report.metrics import RoundMetrics, read_metrics
 from fedcord.store.checksums import check_run
+from fedcord.store.plan_record import PlanRecord, read_plans
 from fedcord.store.tuning_file import Tuning, is_trial, read_tuning
 
 MOST_NAMED = 5
@@ -123,6 +124,7 @@ class Run:
         provenance: versions, platform, threads; empty when unfinished and not yet written.
         is_verified: whether the files could be compared with checksums; older versions wrote none.
         tuning: of the study it belongs to, which chose its parameters; None for others.
+        plans: of the study it belongs to, oldest first; more than one where it was changed.
     """
 
     folder: Path
@@ -137,6 +139,7 @@ class Run:
     provenance: Mapping[str, Any]
     is_verified: bool = False
     tuning: Tuning | None = None
+    plans: tuple[PlanRecord, ...] = ()
 
     @property
     def label(self) -> str:
@@ -216,6 +219,7 @@ def load_run(folder: Path) -> Run:
         provenance=_provenance(folder, must_exist=is_finished),
         is_verified=is_verified,
         tuning=_tuning(folder, config),
+        plans=read_plans(folder.parent.parent) if folder.name.startswith("seed-") else (),
     )
 
 
@@ -255,8 +259,12 @@ def _checked_config(reader: Fields) -> Mapping[str, Any]:
     for key in ("clients", "rounds", "subset"):
         if key in reader.values:
             reader.whole(key)
-    for key in ("participation", "longtail", "validation", "test"):
+    for key in ("longtail", "validation", "test"):
         reader.number_or_none(key)
+    if not isinstance(reader.values.get("participation"), list):  # one share, or one by round
+        reader.number_or_none("participation")
+    else:
+        reader.shares_or_none("participation")
     if not isinstance(reader.values.get("model"), str):  # one network, or several in turn
         reader.texts("model")
     reader.table("params")
@@ -281,7 +289,7 @@ def _provenance(folder: Path, *, must_exist: bool) -> Mapping[str, Any]:
     if not path.exists() and not must_exist:
         return {}
     reader = Fields(path, read_json(path))
-    for key in ("data_hash", "commit", "python"):
+    for key in ("data_hash", "commit", "python", "started"):
         reader.text_or_none(key)
     packages = Fields(path, reader.table("packages"))
     for key in packages.values:

@@ -16,12 +16,15 @@ from fedcord.report.subject import command_without_folders, without_folders
 
 FLAGS = (
     *("dataset", "subset", "partition", "longtail", "clients", "rounds", "participation", "model"),
-    *("validation", "test", "evaluate_every", "threads", "device"),
+    *("validation", "test", "evaluate_every", "secure", "attack", "test_views"),
+    *("threads", "device"),
 )
 """Settings that have a flag of their own on the command line, in the order to write them."""
 
 OWN_SETTINGS = ("model", "rounds", "participation", "evaluate_every")
 """What a contender may have of its own beside hyper-parameters."""
+UNWRITTEN = ("secure", "attack", "test_views")
+"""Likewise; a run without one has none written down."""
 
 
 UNKNOWN = "not recorded"
@@ -117,6 +120,7 @@ def _by_method(board: Leaderboard, texts: Sequence[str | None]) -> list[Cell]:
 def _all_of(run: Run) -> dict[str, str]:
     """What a contender may have of its own: a few settings, and its hyper-parameters."""
     own = {key: run.config[key] for key in OWN_SETTINGS if key in run.config}
+    own |= {key: run.config.get(key, "none") for key in UNWRITTEN}
     return {
         key: without_folders(_text(value))
         for key, value in (own | _flat_params(run.config)).items()

@@ -11,8 +11,9 @@ import numpy as np
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.metrics.registry import METRICS
 from fedcord.report.against import in_words
-from fedcord.report.leaderboard import Leaderboard, marks_by_study, over_shared_seeds
+from fedcord.report.leaderboard import Leaderboard, marks_by_study
 from fedcord.report.numbers import counted, listed, p_value
+from fedcord.report.row import over_shared_seeds
 from fedcord.report.scores import score, score_cell_bracket, score_gap, score_heading
 from fedcord.report.tables import pipe_table
 from fedcord.statistics import PairedDifference, holm, stratified_difference

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.planned import TITLE as PLAN
 from fedcord.report.published import TOLERANCE, Beside, published_markdown
 from fedcord.report.subject import command_without_folders
-from fedcord.report.tables import short_markdown
+from fedcord.report.tables import pipe_table, short_markdown
 
 JUDGED = {
     "nothing": "This scale tries the study out; it says nothing about the published figures.",
@@ -49,11 +50,31 @@ def reproduction_page(
         lines += ["", JUDGED[about["judges"]]]
     else:
         lines += ["", "No published figures are known to us, or the item has none."]
+    lines += _plan(boards)
     for part, board in boards.items():
         lines += ["", f"## {part}", "", short_markdown(board)]
+        if board.plan is not None:
+            lines += ["", pipe_table(*board.plan.table(board.metric))]
         lines += ["", f"Run from {_dates(board)}."]
     lines += [f"\n{part} was not run: {reason}" for part, reason in lacking.items()]
     return "\n".join(lines) + "\n"
+
+
+def _plan(boards: Mapping[str, Leaderboard]) -> list[str]:
+    """The plan once, and how each part stands to it where that differs."""
+    plans = {part: board.plan for part, board in boards.items() if board.plan is not None}
+    if not plans:
+        return []
+    # the part that was begun first is the hardest on the plan
+    first = min(plans.values(), key=lambda own: own.first_run or "")
+    lines = ["", f"## {PLAN}", "", *first.markdown()]
+    later = {part: own for part, own in plans.items() if own.is_planned != first.is_planned}
+    lines += [f"\n{part}: {own.standing}" for part, own in later.items()]
+    others = {part: own for part, own in plans.items() if own.deviations != first.deviations}
+    return lines + [
+        f"\n{part}, not as planned: {' '.join(own.deviations) or 'nothing.'}"
+        for part, own in others.items()
+    ]
 
 
 def _dates(board: Leaderboard) -> str:

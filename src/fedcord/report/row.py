@@ -126,6 +126,22 @@ class Row:
         }
 
 
+def over_shared_seeds(
+    first: Row, second: Row, metric: Metric | None = None
+) -> tuple[list[float], list[float]]:
+    """Two rows' numbers on the seeds both have finished, in the same order.
+
+    Args:
+        first: a row that has the metric.
+        second: likewise.
+        metric: by default what the rows are compared by.
+    """
+    name = (metric or first.metric).name
+    by_seed = [dict(zip(row.seeds, row.measured[name], strict=True)) for row in (first, second)]
+    shared = sorted(by_seed[0].keys() & by_seed[1].keys())
+    return [by_seed[0][seed] for seed in shared], [by_seed[1][seed] for seed in shared]
+
+
 @dataclass(frozen=True)
 class Failed:
     """An algorithm without a result on any seed.

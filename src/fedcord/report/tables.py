@@ -113,6 +113,8 @@ def to_csv(board: Leaderboard) -> str:
 def to_markdown(board: Leaderboard) -> str:
     """A pipe table with the method and the notes below it, and a table for each kind of group."""
     below = []
+    if board.plan is not None:
+        below += [*board.plan.markdown(), pipe_table(*board.plan.table(board.metric))]
     if is_worth_showing(board):
         below += [f"{TITLE}. {EXPLANATION}", pipe_table(*balanced_table(board))]
     if sentence := floor_sentence(board):

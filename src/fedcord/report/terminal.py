@@ -44,6 +44,11 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
     if _is_about_classes(board):
         console.print(plain_table(*class_table(board)))
         console.print(f"[dim]{escape(classes_sentence(board))}[/dim]", highlight=False)
+    if board.plan is not None:
+        console.print(f"[cyan]plan[/cyan] {escape(board.plan.standing)}", highlight=False)
+        console.print(plain_table(*board.plan.table(board.metric)))
+        for text in board.plan.deviations:
+            console.print(f"[yellow]not as planned[/yellow] {escape(text)}", highlight=False)
     for line in tuning_lines(entries_of(board.rows)):
         console.print(f"[cyan]tuned[/cyan] {escape(line)}", highlight=False)
     for note in (*board.notes, *in_one_line(board.remarks, "report.html")):

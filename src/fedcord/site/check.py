@@ -24,6 +24,7 @@ from fedcord.data.tables.schema import TableSchema
 from fedcord.data.tables.sums import TableSums
 from fedcord.data.tables.survey import agreed_schema
 from fedcord.engine.population import Population
+from fedcord.engine.sampling import num_in_round
 from fedcord.engine.summands import needs_only
 from fedcord.engine.threads import torch_threads
 from fedcord.engine.traffic import WEIGHT_BYTES
@@ -184,9 +185,9 @@ def _rounds(plan: Plan, data: ClientData, client: int) -> list[RoundMessages]:
     assert config.rounds is not None
     state = algorithm.init(Env(plan.task, config.seed, num_rounds=config.rounds))
     memories: dict[ClientId, Tensors] = {}
-    others = _participants(config, client)
     found: list[RoundMessages] = []
     for round_ in range(config.rounds):
+        others = _participants(config, client, round_)
         here = Env(plan.task, config.seed, round_, config.rounds)
         sends = algorithm.expected_update(state.shared, here.at(client))
         is_masked = config.secure is not None and needs_only(algorithm, here) is not None
@@ -223,10 +224,10 @@ def _masked(sends: Mapping[str, TensorSpec], count: int) -> RoundMessages:
     return RoundMessages(1, 1, messages, up, down, hidden=tuple(sorted(sends)))
 
 
-def _participants(config: RunConfig, client: ClientId) -> list[ClientId]:
+def _participants(config: RunConfig, client: ClientId, round_: int) -> list[ClientId]:
     """As many clients as a round would have, this one among them."""
     everybody = max(config.clients, client + 1)
-    count = max(1, math.floor(config.participation * everybody + 0.5))
+    count = num_in_round(config.participation, round_, everybody)
     return sorted([client, *[k for k in range(everybody) if k != client][: count - 1]])
 
 

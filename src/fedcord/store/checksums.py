@@ -28,6 +28,16 @@ def write_checksums(folder: Path, names: Sequence[str], coming: Mapping[str, str
     """List the files `names`, and those that are about to be written, with their content."""
     sums = {name: sha256((folder / name).read_bytes()) for name in names}
     sums |= {name: sha256(text.encode()) for name, text in coming.items()}
+    _write(folder, sums)
+
+
+def add_checksum(folder: Path, name: str, text: str) -> None:
+    """List one file that is about to be written, beside what is listed already."""
+    sums = (read_checksums(folder / CHECKSUMS) or {}) | {name: sha256(text.encode())}
+    _write(folder, sums)
+
+
+def _write(folder: Path, sums: Mapping[str, str]) -> None:
     lines = (f"{digest}  {name}\n" for name, digest in sorted(sums.items()))
     write_atomically(folder / CHECKSUMS, "".join(lines))
 

@@ -18,7 +18,7 @@ from typing import Any
 from fedcord.core.atomic import write_atomically
 from fedcord.core.errors import CheckpointError
 from fedcord.core.regular_files import read_regular
-from fedcord.store.checksums import check_files, write_checksums
+from fedcord.store.checksums import add_checksum, check_files
 from fedcord.store.plain_json import json_text
 
 TUNING, TRIALS = "tuning.json", "tuning"
@@ -115,7 +115,7 @@ def is_trial(place: str) -> bool:
 def write_tuning(root: Path, tuning: Tuning) -> None:
     """Write the file and its checksum into the study's folder."""
     text = json_text({"schema": SCHEMA, **asdict(tuning)}, indent=1) + "\n"
-    write_checksums(root, (), {TUNING: text})
+    add_checksum(root, TUNING, text)
     write_atomically(root / TUNING, text)
 
 

@@ -12,7 +12,7 @@ from fedcord.core.errors import CheckpointError
 from fedcord.core.names import client_said
 from fedcord.core.version import __version__
 from fedcord.data.registry import DATASETS, check_spec
-from fedcord.data.transforms import DTYPES
+from fedcord.data.transforms import DTYPES, NUM_VIEWS
 from fedcord.experiment.finished_run import FinishedRun
 from fedcord.experiment.load import OWN_DATA
 from fedcord.metrics.registry import METRICS, Metric
@@ -95,6 +95,11 @@ def _use(model: TrainedModel) -> str:
         f"Inputs are `{dtype}` of shape `[batch, {shape}]`, {FORMS[facts.kind]}; any batch from 1. "
         "Scaling is part of the program. "
     )
+    if model.config.test_views is not None:
+        text += (
+            f"So are the {NUM_VIEWS[model.config.test_views]} views of each image "
+            f"(`{model.config.test_views}`) over which scores are averaged. "
+        )
     if facts.preparation is not None:
         text += (
             "The model was trained on a table: `model.json` says in `task.preparation` how columns "

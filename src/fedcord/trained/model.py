@@ -14,6 +14,7 @@ from fedcord.algorithms.analytic.features import network_features
 from fedcord.core.contract import ClientId, Env, Predictor
 from fedcord.core.device import CPU
 from fedcord.core.errors import ConfigError, NumericalError
+from fedcord.core.prediction import make_predictor
 from fedcord.core.tensors import Tensors
 from fedcord.data.facts import DataFacts
 from fedcord.engine.evaluation import BATCH
@@ -75,7 +76,7 @@ class TrainedModel:
         """What answers prepared inputs."""
         at = self.moment
         env = Env(self.plan.task, at.seed, at.round, at.num_rounds, at.client)
-        return self.plan.algorithm.predictor(self.shared, self.memory, env)
+        return make_predictor(self.plan.algorithm, self.shared, self.memory, env)
 
     def prepared(self, stored: Tensor) -> Tensor:
         """Stored inputs [B, ...] to what the predictor reads; see `stored_form`."""

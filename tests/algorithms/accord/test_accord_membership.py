@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fedcord.algorithms.accord.joint_features import block_columns
+from fedcord.algorithms.accord.joint_features import JointFeatures
 from fedcord.algorithms.analytic.membership import forget, join
 from fedcord.cli.main import main
 from fedcord.core.contract import Env
@@ -222,10 +222,10 @@ def test_the_loss_of_refinement_is_that_of_the_whole_head() -> None:
 
 
 def test_columns_of_an_encoder_follow_those_before_it() -> None:
-    here = task(MIXED)
-    assert block_columns([0, 1, 3, 5], here, 0) == slice(0, 6)
-    assert block_columns([0, 1, 3, 5], here, 3) == slice(15, 21)
-    assert block_columns([0, 1, 3, 5], here, 5) == slice(21, 28)
+    here, columns = task(MIXED), JointFeatures().block_columns
+    assert columns([0, 1, 3, 5], here, 0) == slice(0, 6)
+    assert columns([0, 1, 3, 5], here, 3) == slice(15, 21)
+    assert columns([0, 1, 3, 5], here, 5) == slice(21, 28)
 
 
 def test_every_refinement_takes_two_more_rounds_and_the_head_is_solved_again() -> None:

@@ -38,13 +38,14 @@ from fedcord.algorithms.accord.choosing import misfits
 from fedcord.algorithms.accord.dropping import without_encoder
 from fedcord.algorithms.accord.encoding import Encoding, encoders_in
 from fedcord.algorithms.accord.head import HEAD, Head
+from fedcord.algorithms.accord.iterative import GRADIENTS, IterativeHead, Solve
 from fedcord.algorithms.accord.joint_features import (
     CHOSEN,
     JointFeatures,
     chosen_clients,
     packed_encoders,
 )
-from fedcord.algorithms.accord.phases import Phase, is_asked, phase_at, planned
+from fedcord.algorithms.accord.phases import SUMMED, Phase, is_asked, phase_at, planned
 from fedcord.algorithms.accord.refinement import refined_encoder
 from fedcord.algorithms.accord.rules import disclosures, setting_rules
 from fedcord.algorithms.accord.selection import Selection
@@ -106,6 +107,7 @@ class Accord:
     ridge: float | str = param("gcv", "λ >= 0 of the head, or gcv", at_least=0, choices=("gcv",))
     balanced: bool = param(False, "give every class the same weight in the head")
     wire: str = param("packed64", "how sums travel", choices=FORMATS)
+    solve: Solve = param(Solve(), "how the head is found", unwritten=True)
     privacy: Privacy = param(Privacy(), "noise that hides single samples in the sums")
     personal: bool = param(False, "a head of its own for every client, as in FedHiP")
     refinements: int = param(
@@ -119,7 +121,7 @@ class Accord:
 
     def __post_init__(self) -> None:
         check_params(self)
-        problems = setting_rules(self._head, self.balanced, self.refinements)
+        problems = setting_rules(self._head, self.solve, self.balanced, self.refinements)
         if self.objective.bank_file:
             problems.append(
                 f"objective.bank_file = '{self.objective.bank_file}': accord sends no feature "
@@ -132,34 +134,37 @@ class Accord:
     @property
     def phases(self) -> tuple[Phase, ...]:
         """What each round is for."""
-        return planned(self.selection.asks_first, self.refinements)
+        return planned(self.selection.asks_first, self.refinements, self.solve.num_products)
 
     @property
     def traits(self) -> Traits:
         """Encoders are only asked for features, so any will do; a mean needs equal widths.
 
-        Rounds: class counts if needed, encoders, sums, two per refinement.
+        Rounds: class counts if needed, encoders, sums, two per refinement. Without a Gram matrix
+        there is nothing that clients or encoders could be taken out of.
         """
+        phases, has_gram = self.phases, self.solve.by != GRADIENTS
+        before = len(phases) - 1 if has_gram else phases.index(Phase.MOMENTS)
         return Traits(
-            rounds=len(self.phases),
+            rounds=len(phases),
             mixes_networks=True,
-            settles_first=(len(self.phases) - 1, "the encoders"),  # all but the last solve
+            settles_first=(before, "the encoders"),  # all but the last solve
             personalizes=self.personal,
             shares_work=True,
             observes=True,
-            holds_sums=True,
-            holds_encoders=True,
+            holds_sums=has_gram,
+            holds_encoders=has_gram,
             sums_suffice=True,
         )
 
     def needs_only(self, env: Env) -> Combination | None:
         """The head needs the sum of everybody's sums; encoders and counts are looked at singly."""
-        return "sum" if self.phases[env.round] is Phase.SOLVE else None
+        return "sum" if self.phases[env.round] in SUMMED else None
 
     def review(self, task: Task) -> Review:
         """What encoders and head need of the task's networks, and what the sums disclose."""
         wrong = misfits(self.selection, self.joint, self.encoder_format, task)
-        own = Review(tuple(wrong), disclosures(self._head))
+        own = Review(tuple(wrong), disclosures(self._head) + self.joint.unseen(task))
         return client_review(self._clients, task) + self.refine.review(task) + own
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
@@ -177,6 +182,10 @@ class Accord:
             return {COUNTS: TensorSpec((env.task.num_classes,), torch.float32)}
         if phase is Phase.SOLVE:
             return self._head.expected_sums(shared, env)
+        if phase is Phase.MOMENTS:
+            return self._iterative.expected_moments(shared, env)
+        if phase is Phase.PRODUCTS:
+            return self._iterative.expected_products(shared)
         if not is_asked(shared, env.client):
             return {}
         encoding = self._encoding
@@ -198,6 +207,10 @@ class Accord:
             return ClientResult(Update({COUNTS: counts}, count))
         if phase is Phase.SOLVE:
             return self._head.client_sums(shared, data.train, env)
+        if phase is Phase.MOMENTS:
+            return self._iterative.client_moments(shared, data.train, env)
+        if phase is Phase.PRODUCTS:
+            return self._iterative.client_products(shared, memory, data.train, env)
         if not is_asked(shared, env.client):
             return ClientResult(Update({}, count))
         if phase is Phase.REFINE:
@@ -210,6 +223,10 @@ class Accord:
         phase = phase_at(self.phases, env.round, state.shared)
         if phase is Phase.SOLVE:
             return self._solved(state, updates, env)
+        if phase is Phase.MOMENTS:
+            return self._iterative.begun(state, updates, env)
+        if phase is Phase.PRODUCTS:
+            return self._iterative.continued(state, updates, env)
         encoding = self._encoding
         heard = {client: update for client, update in updates if update.weight > 0}
         if not heard:
@@ -249,6 +266,11 @@ class Accord:
 
     def why_not_forget(self) -> str | None:
         """Why a client cannot be taken out of the head exactly, or None when it can."""
+        if self.solve.by == GRADIENTS:
+            return (
+                f"its head was found by conjugate gradients (solve.by={GRADIENTS}), which leave no "
+                "Gram matrix to add to or subtract from"
+            )
         return hiding.why_not_forget(self.privacy, self.balanced)
 
     def encoders_of(self, shared: Tensors) -> list[ClientId]:
@@ -281,6 +303,10 @@ class Accord:
     @property
     def _head(self) -> Head:
         return Head(self.joint, self.ridge, self.wire, self.privacy, self.personal)
+
+    @property
+    def _iterative(self) -> IterativeHead:
+        return IterativeHead(self.joint, self.ridge, self.wire, self.solve)
 
     def _solved(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         sums, result = self._head.solved(state, updates, env)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.accord.joint_features import JointFeatures, encoder_width
+from fedcord.algorithms.accord.joint_features import JointFeatures
 from fedcord.algorithms.accord.selection import Cost, Selection
 from fedcord.algorithms.kit.encoder import encoder_tensors
 from fedcord.core.contract import ClientId, Env
@@ -55,8 +55,7 @@ def misfits(selection: Selection, joint: JointFeatures, form: str, task: Task) -
             "another encoder_format."
         )
     if selection.max_encoders is not None and not problems:
-        narrowest = min(encoder_width(task, client) for client in places)
-        too_wide = joint.too_wide(selection.max_encoders, narrowest, task)
+        too_wide = joint.too_wide(selection.max_encoders, task)
         problems += [] if too_wide is None else [too_wide]
     if selection.rule == "cka" and not _reads_numbers(task):
         problems.append(

@@ -1,8 +1,9 @@
 """Taking an encoder out of a finished head without asking anybody.
 
 Where every encoder has columns of its own, the sums over the remaining features are the remaining
-rows and columns of the sums at hand. Each of B blocks, a public one among them, has length 1/√B, so
-what remains grows by √(B/(B−1)):
+rows and columns of the sums at hand. An encoder's columns are those of its features and of the maps
+that the head sees. Each of B blocks, a public one among them, has length 1/√B, so what remains
+grows by √(B/(B−1)), or by nothing where blocks are as they come (`joint.scaling=none`):
 
     G' = S G[kept, kept] S,   Q' = S Q[kept],   S = diag(√(B/(B−1)) …, 1)
 
@@ -22,7 +23,6 @@ from fedcord.algorithms.accord.joint_features import (
     CHOSEN,
     ENCODER,
     JointFeatures,
-    block_columns,
     chosen_clients,
 )
 from fedcord.algorithms.analytic.ledger import LEDGER
@@ -76,9 +76,8 @@ def _kept(
 ) -> tuple[Tensor, Tensor]:
     """Columns that stay [D'], and what each is multiplied by [D'] float64."""
     keep = torch.ones(num_features, dtype=torch.bool)
-    keep[block_columns(chosen, env.task, client)] = False
-    num_blocks = joint.num_blocks(chosen)
-    growth = math.sqrt(num_blocks / (num_blocks - 1))
+    keep[joint.block_columns(chosen, env.task, client)] = False
+    growth = joint.growth(joint.num_blocks(chosen))
     scale = torch.full((num_features,), growth, dtype=torch.float64)
     scale[-1] = 1.0  # the constant
     return keep.nonzero().flatten(), scale[keep]

@@ -1,30 +1,38 @@
 """What the head sees of a sample: several encoders' features side by side.
 
-    inputs → every encoder's features → unit length each → joined → narrowed or expanded → 1 added
+    inputs → every encoder's block → unit length each → joined → narrowed or expanded → 1 added
 
-Encoders may have different architectures: they are only ever asked for features. A public encoder,
-which everybody has, can be one more behind those of the clients. Each block has length 1/√(number
-of blocks), so that a joined vector has length 1 whatever their number.
+A block is an encoder's features and, with `layers`, pooled maps of the stages under them. Encoders
+may have different architectures: they are only ever asked for these. A public encoder, which
+everybody has, can be one more behind those of the clients; it shows its features only. Each block
+has length 1/√(number of blocks), so that a joined vector has length 1 whatever their number, unless
+`scaling` leaves them as they come.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.analytic.features import network_features, random_features, random_map
+from fedcord.algorithms.accord.layers import SeenLayers
+from fedcord.algorithms.analytic.features import (
+    in_full_batches,
+    network_features,
+    random_features,
+    random_map,
+)
 from fedcord.algorithms.analytic.stats import feature_tag
 from fedcord.algorithms.kit.encoder import held_encoder
 from fedcord.core.contract import ClientId, Env, Review
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
 from fedcord.core.params import check_params, param
-from fedcord.core.task import Network, Task
+from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, hash_tensors, prefixed, select
 from fedcord.ops.number_format import grow
 
@@ -44,6 +52,16 @@ class JointFeatures:
         "",
         "frozen encoder that everybody has, one more block that never travels: what may follow "
         "frozen: in --model, such as efficientnet-lite0,size=96; empty: none",
+    )
+    layers: SeenLayers = param(
+        SeenLayers(), "what the head sees of encoders beside their features", unwritten=True
+    )
+    scaling: str = param(
+        "unit",
+        "length of a sample's features: every encoder's block alike, every piece of it (features, "
+        "pooled map) alike too, or as they come",
+        choices=("unit", "piecewise", "none"),
+        unwritten=True,
     )
     projection: int = param(
         0, "narrow the joined features to this width by a random matrix; 0: do not", at_least=0
@@ -90,35 +108,70 @@ class JointFeatures:
         except ConfigError as error:
             found = (f"joint.public = {self.public!r}: {why}" for why in error.problems)
             return Review(tuple(found))
-        widths = sorted({encoder_width(task, client) for client in range(len(task.networks))})
+        places = range(len(task.networks))
+        widths = sorted({self.block_width(task, client) for client in places})
         if self.combine == "mean" and len(widths) > 1:
             differing = (
                 f"joint.combine = 'mean' needs encoders of one width, but the networks have "
                 f"{', '.join(map(str, widths))}; use --set joint.combine=concat."
             )
             return Review(errors=(differing,))
-        problem = self.too_wide(1, widths[0], task)
+        problem = self.too_wide(1, task)
         return Review() if problem is None else Review(errors=(problem,))
 
-    def too_wide(self, num_encoders: int, encoder_width: int, task: Task) -> str | None:
-        """Why a head on so many encoders would not fit, or None when it does."""
+    def unseen(self, task: Task) -> tuple[str, ...]:
+        """What to say of networks that show nothing but their features."""
+        if not self.layers.is_on:
+            return ()
+        networks = {
+            type(task.scratch_network(place)).__name__
+            for place in range(len(task.networks))
+            if not task.stages(place)
+        }
+        return tuple(
+            f"joint.layers.maps = '{self.layers.maps}': {name} has no stages under its features, "
+            "so the head sees those alone; use a network that has some, such as cnn or mlp:100-50."
+            for name in sorted(networks)
+        )
+
+    def too_wide(self, num_encoders: int, task: Task) -> str | None:
+        """Why a head on so many encoders would not fit, however narrow; None when it does."""
         times = num_encoders if self.combine == "concat" else 1
         public = self._public_width(task)
-        width = self._head_width(times * encoder_width + public)
+        narrowest = min(
+            (self.layers.pieces(task, client) for client in range(len(task.networks))),
+            key=lambda pieces: sum(pieces.values()),
+        )
+        block = sum(narrowest.values())
+        width = self._head_width(times * block + public)
         if width <= self.width_limit:
             return None
         memory = 8 * width * width / 2**20
         beside = f" and the public one of width {public}" if public else ""
+        pieces, fewer = "", ""
+        if self.layers.is_on:
+            pieces = f" ({', '.join(f'{name} {size}' for name, size in narrowest.items())})"
+            fewer = "joint.layers.maps=last, a smaller joint.layers.grid, "
         return (
-            f"{num_encoders} encoder(s) of width {encoder_width}{beside} make a head of {width} "
+            f"{num_encoders} encoder(s) of width {block}{pieces}{beside} make a head of {width} "
             f"features, above joint.width_limit = {self.width_limit} (a Gram matrix of "
-            f"{memory:.0f} MiB); set joint.projection={self.width_limit}, fewer encoders "
+            f"{memory:.0f} MiB); set joint.projection={self.width_limit}, {fewer}fewer encoders "
             "(selection.max_encoders), or a higher joint.width_limit."
         )
 
+    def block_width(self, task: Task, client: ClientId) -> int:
+        """Columns of a client's encoder: its features and the pooled maps that are seen."""
+        return sum(self.layers.pieces(task, client).values())
+
+    def block_columns(self, chosen: list[ClientId], task: Task, client: ClientId) -> slice:
+        """Where a chosen encoder's block is in the joined vector."""
+        before = chosen[: chosen.index(client)]
+        start = sum(self.block_width(task, other) for other in before)
+        return slice(start, start + self.block_width(task, client))
+
     def columns_of(self, task: Task, client: ClientId) -> int:
         """Columns that one more encoder adds to the head."""
-        return encoder_width(task, client) if self.keeps_blocks else 0
+        return self.block_width(task, client) if self.keeps_blocks else 0
 
     def columns_left(self, task: Task) -> int:
         """Columns of the head that clients' encoders may fill."""
@@ -137,25 +190,59 @@ class JointFeatures:
         parts += [task.input_shape, task.prepare if hasattr(task.prepare, "kind") else ""]
         if self.public:
             parts += [self.public, task.fixed_network(self.public).fingerprint]
+        if self.layers.is_on:
+            parts.append(self.layers)
+        if self.scaling != "unit":
+            parts.append(self.scaling)
         parts.append(
             hash_tensors({CHOSEN: shared[CHOSEN], **prefixed(ENCODER, select(shared, ENCODER))})
         )
         return feature_tag("|".join(map(str, parts)))
 
     def blocks(self, shared: Tensors, env: Env) -> Callable[[Tensor], list[Tensor]]:
-        """What makes features [B, D] float64 of prepared inputs, by each encoder.
+        """What makes blocks [B, D] float64 of prepared inputs, one of each encoder.
 
-        They are all of one length: those of the chosen clients' encoders in their order, then of
-        the public one. A vector of all blocks has length 1.
+        Those of the chosen clients' encoders in their order, then that of the public one. Unless
+        `scaling` is none they are all of one length, and a vector of all of them has length 1.
         """
-        chosen = chosen_clients(shared)
-        root = math.sqrt(self.num_blocks(chosen))
-        networks: list[Network] = [
-            held_encoder(env.task, received_encoder(shared, client), client) for client in chosen
-        ]
+        task, chosen = env.task, chosen_clients(shared)
+        asked: list[tuple[Callable[[Tensor], Tensor], list[int]]] = []
+        for client in chosen:
+            widths = list(self.layers.pieces(task, client).values())
+            network = held_encoder(task, received_encoder(shared, client), client)
+            ask = partial(self.layers.outputs(task, client), network)
+            asked.append((partial(in_full_batches, ask, sum(widths)), widths))
         if self.public:
-            networks.append(env.task.fixed_network(self.public))
-        return lambda inputs: [_shortened(network_features(n, inputs), root) for n in networks]
+            fixed = task.fixed_network(self.public)
+            asked.append((partial(network_features, fixed), [fixed.feature_dim]))
+        return lambda inputs: [
+            self.scaled(see(inputs), widths, len(asked), _shortened) for see, widths in asked
+        ]
+
+    def scaled(
+        self,
+        block: Tensor,
+        widths: Sequence[int],
+        num_blocks: int,
+        shortened: Callable[[Tensor, float], Tensor],
+    ) -> Tensor:
+        """A block [B, D] as it is joined to the others.
+
+        Args:
+            block: as the encoder gives it.
+            widths: of its pieces.
+            num_blocks: of the joined vector.
+            shortened: makes rows [B, D] of length 1/r, of rows and r.
+        """
+        if self.scaling == "none":
+            return block
+        pieces = block.split(list(widths), 1) if self.scaling == "piecewise" else (block,)
+        root = math.sqrt(num_blocks * len(pieces))
+        return torch.cat([shortened(piece, root) for piece in pieces], 1)
+
+    def growth(self, num_blocks: int) -> float:
+        """What remains is multiplied by when one of so many blocks is taken out."""
+        return 1.0 if self.scaling == "none" else math.sqrt(num_blocks / (num_blocks - 1))
 
     def mapping(self, shared: Tensors, env: Env) -> Callable[[Tensor], Tensor]:
         """What makes joint features [B, D] float64 of prepared inputs [B, ...]."""
@@ -167,7 +254,9 @@ class JointFeatures:
             if self.combine == "concat":
                 x = torch.cat(found, dim=1)
             else:
-                x = torch.stack(found).sum(0) / math.sqrt(len(found))
+                # blocks that are scaled have 1/√M in them already
+                times = len(found) if self.scaling == "none" else math.sqrt(len(found))
+                x = torch.stack(found).sum(0) / times
             return torch.cat([reshaped(x), x.new_ones(x.shape[0], 1)], dim=1)
 
         return features
@@ -184,7 +273,7 @@ class JointFeatures:
         return task.fixed_network(self.public).feature_dim if self.public else 0
 
     def _joined_width(self, chosen: list[ClientId], task: Task) -> int:
-        widths = [encoder_width(task, client) for client in chosen]
+        widths = [self.block_width(task, client) for client in chosen]
         joined = sum(widths) if self.combine == "concat" else widths[0]
         return joined + self._public_width(task)
 
@@ -223,11 +312,6 @@ def received_encoder(shared: Tensors, client: ClientId) -> dict[str, Tensor]:
     return grow(select(shared, f"{ENCODER}.{client}"))
 
 
-def encoder_width(task: Task, client: ClientId) -> int:
-    """Features of the network that a client has."""
-    return int(cast(Network, task.scratch_network(client)).feature_dim)
-
-
 def packed_encoders(models: Mapping[ClientId, Tensors]) -> dict[str, Tensor]:
     """Encoders as they are handed on; `received_encoder` unpacks one."""
     return {
@@ -235,10 +319,3 @@ def packed_encoders(models: Mapping[ClientId, Tensors]) -> dict[str, Tensor]:
         for client, model in models.items()
         for name, tensor in prefixed(f"{ENCODER}.{client}", model).items()
     }
-
-
-def block_columns(chosen: list[ClientId], task: Task, client: ClientId) -> slice:
-    """Where a chosen encoder's features are in the joined vector."""
-    before = chosen[: chosen.index(client)]
-    start = sum(encoder_width(task, other) for other in before)
-    return slice(start, start + encoder_width(task, client))

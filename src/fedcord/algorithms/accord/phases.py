@@ -18,11 +18,19 @@ class Phase(Enum):
     ENCODE = "encoders"
     SOLVE = "sums"
     REFINE = "encoders again"
+    MOMENTS = "moments"
+    PRODUCTS = "products"
 
 
-def planned(asks_first: bool, refinements: int) -> tuple[Phase, ...]:
-    """What each round of a run is for."""
+SUMMED = (Phase.SOLVE, Phase.MOMENTS, Phase.PRODUCTS)
+"""What needs the sum of everybody's messages only."""
+
+
+def planned(asks_first: bool, refinements: int, products: int) -> tuple[Phase, ...]:
+    """What each round of a run is for; with products, the head is found without a Gram matrix."""
     first = (Phase.ROLL_CALL,) if asks_first else ()
+    if products:
+        return (*first, Phase.ENCODE, Phase.MOMENTS, *(Phase.PRODUCTS,) * products)
     return (*first, Phase.ENCODE, Phase.SOLVE, *(Phase.REFINE, Phase.SOLVE) * refinements)
 
 
@@ -53,6 +61,8 @@ def is_asked(shared: Tensors, client: ClientId | None) -> bool:
 
 
 def _missing(phase: Phase, phases: tuple[Phase, ...], shared: Tensors) -> str | None:
+    if phase is Phase.PRODUCTS:  # what it needs is with clients, and it ends when nothing is sent
+        return None
     chosen_first = Phase.ROLL_CALL in phases
     if phase is Phase.ROLL_CALL or (phase is Phase.ENCODE and not chosen_first):
         return None

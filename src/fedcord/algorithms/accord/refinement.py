@@ -4,14 +4,14 @@ With the head W and all other encoders fixed, a client moves its own encoder so 
 
     || residual − block(x) · W_block ||²,   residual = y − Σ_{other encoders} their part of the head
 
-falls on its own samples: the loss the head itself minimises. Then the head is solved again. What it
-costs is two more exchanges each time.
+falls on its own samples: the loss the head itself minimises. Its block is all that the head sees of
+it, pooled maps included. Then the head is solved again. What it costs is two more exchanges each
+time.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from fedcord.algorithms.accord.joint_features import (
     JointFeatures,
-    block_columns,
     chosen_clients,
     received_encoder,
 )
@@ -28,6 +27,7 @@ from fedcord.algorithms.kit.encoder import encoder_tensors, encoder_with
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.contract import Env
 from fedcord.core.examples import Examples
+from fedcord.core.task import Network
 from fedcord.core.tensors import Tensors
 
 
@@ -45,21 +45,29 @@ def refined_encoder(
     """
     assert env.client is not None
     chosen = chosen_clients(shared)
-    columns = block_columns(chosen, env.task, env.client)
+    columns = joint.block_columns(chosen, env.task, env.client)
     head = aligned(shared, WEIGHT)
     own = head[columns].float().to(env.task.device)
     residual = _residual(joint, shared, data, head, columns, env).to(env.task.device)
     network = encoder_with(env.task, received_encoder(shared, env.client), env.client)
-    scale = 1 / math.sqrt(joint.num_blocks(chosen))
+    outputs = joint.layers.outputs(env.task, env.client)
+    widths = list(joint.layers.pieces(env.task, env.client).values())
+    num_blocks = joint.num_blocks(chosen)
 
     def loss(network: nn.Module, inputs: Tensor, numbers: Tensor) -> Tensor:
-        features = scale * F.normalize(cast(Any, network).features(inputs), dim=1, eps=1e-12)
+        block = outputs(cast(Network, network), inputs)
+        features = joint.scaled(block, widths, num_blocks, _shortened)
         return (residual[numbers] - features @ own).square().sum(dim=1).mean()
 
     # what a sample's residual is depends on which sample it is, so labels are their numbers
     numbered = Examples(data.inputs, torch.arange(len(data)))
     metrics = local.train(network, numbered, loss, env)
     return encoder_tensors(network), metrics
+
+
+def _shortened(rows: Tensor, root: float) -> Tensor:
+    """Rows [B, D] of length 1/root, where they are and with gradients."""
+    return 1 / root * F.normalize(rows, dim=1, eps=1e-12)
 
 
 def _residual(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from fedcord.algorithms.accord.head import Head
+from fedcord.algorithms.accord.iterative import GRADIENTS, Solve
 from fedcord.algorithms.analytic import hiding
 
 
-def setting_rules(head: Head, balanced: bool, refinements: int) -> list[str]:
+def setting_rules(head: Head, solve: Solve, balanced: bool, refinements: int) -> list[str]:
     """What is wrong with the settings whatever the task, in words."""
-    problems = hiding.misfits(head.privacy, balanced)
+    problems = hiding.misfits(head.privacy, balanced) + _without_gram(head, solve, refinements)
     if not refinements:
         return problems
     given = f"refinements = {refinements}"
@@ -23,6 +24,28 @@ def setting_rules(head: Head, balanced: bool, refinements: int) -> list[str]:
             "of its own; choose one."
         )
     return problems
+
+
+def _without_gram(head: Head, solve: Solve, refinements: int) -> list[str]:
+    """What needs the Gram matrix, where there is none."""
+    if solve.by != GRADIENTS:
+        return []
+    needed = {
+        "personal": (head.personal, "personal heads are made from the Gram matrix"),
+        "privacy.epsilon": (
+            head.privacy.is_on,
+            "every exchange would release sums anew and need a budget of its own",
+        ),
+        "refinements": (
+            refinements > 0,
+            "encoders are sent once, and the products known are of those encoders",
+        ),
+    }
+    return [
+        f"solve.by = '{GRADIENTS}' and {name}: {why}; use solve.by=gram, or leave {name} out."
+        for name, (is_set, why) in needed.items()
+        if is_set
+    ]
 
 
 def disclosures(head: Head) -> tuple[str, ...]:

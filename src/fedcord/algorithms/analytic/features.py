@@ -193,20 +193,25 @@ def random_map(seed: int, kind: str, num_inputs: int, width: int) -> tuple[Tenso
 
 
 def network_features(network: nn.Module | Network, inputs: Tensor) -> Tensor:
-    """Prepared inputs [B, ...] to [B, D] float64 on the CPU, with the same bits in any company.
+    """Prepared inputs [B, ...] to [B, D] float64 on the CPU, with the same bits in any company."""
+    known = cast(Network, network)
+    return in_full_batches(known.features, known.feature_dim, inputs)
+
+
+def in_full_batches(ask: Callable[[Tensor], Tensor], width: int, inputs: Tensor) -> Tensor:
+    """What a network answers, [B, `width`] float64 on the CPU, with the same bits in any company.
 
     An exported graph takes batches of any size as they come, at the price of the last bits.
     """
     if torch.compiler.is_exporting():
-        return cast(Network, network).features(inputs).to(torch.float64)
+        return ask(inputs).to(torch.float64)
     outputs = []
     with torch.inference_mode():
         for part in inputs.split(NETWORK_BATCH):
             filling = part.new_zeros(NETWORK_BATCH - len(part), *part.shape[1:])
-            features = cast(Network, network).features(torch.cat([part, filling]))
-            outputs.append(features[: len(part)].cpu().to(torch.float64))
+            answer = ask(torch.cat([part, filling]))
+            outputs.append(answer[: len(part)].cpu().to(torch.float64))
     # outside inference mode, so that the result can be used anywhere
-    width = cast(Network, network).feature_dim
     return torch.cat([torch.zeros(0, width, dtype=torch.float64), *outputs])
 
 

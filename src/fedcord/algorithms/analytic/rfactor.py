@@ -61,11 +61,11 @@ class RFactor:
             target_square: Σ ||y||² of the samples.
             count: how many there are.
         """
-        u, s, vh = self._decomposed()
+        u, s, _ = self._decomposed()
         reached = u.T @ self.z
         kept = _kept(s, self.r.shape[1])
         rest = max(target_square - float((reached[kept] ** 2).sum()), 0.0)
-        return RidgePath(s**2, vh.T, s[:, None] * reached, rest, count)
+        return RidgePath(s**2, self.r.shape[1], s[:, None] * reached, rest, count)
 
     def solve(self, ridge: float) -> tuple[Tensor, SolveReport]:
         """Ridge solution [D, C] without ever squaring the condition; at 0 that of smallest norm."""

@@ -1,11 +1,18 @@
-"""`iid`: every client a random sample of the same size, the reference without heterogeneity."""
+"""`iid`: every client a random sample of the same size, the reference without heterogeneity.
+
+And as an option of every other partition, `examples=iid`: clients of that partition's sizes, each a
+random sample of what it has dealt out. What then differs from the partition itself is which
+examples a client holds, and nothing else: the control that tells label skew from unequal sizes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from fedcord.core.errors import DataError
 from fedcord.core.rng import numpy_generator
 from fedcord.data.partitioners.partitioner import Indices, Source
 
@@ -22,3 +29,17 @@ class Iid:
         """Disjoint parts that cover the pool."""
         rng = numpy_generator(seed, "partition/iid")
         return list(np.array_split(rng.permutation(source.pool), num_clients))
+
+
+def dealt_anew(parts: Sequence[Indices], seed: int) -> list[Indices]:
+    """Disjoint parts of the same sizes, over the same examples, at random."""
+    together = np.concatenate(parts)
+    if len(np.unique(together)) < len(together):
+        raise DataError(
+            "examples=iid deals anew what clients hold, but here some hold the same examples; use "
+            "a partition without overlap, such as dirichlet."
+        )
+    rng = numpy_generator(seed, "partition/examples")
+    cuts = np.cumsum([len(part) for part in parts])[:-1]
+    # sorted first: the same examples are dealt alike whoever had them before
+    return np.split(rng.permutation(np.sort(together)), cuts)

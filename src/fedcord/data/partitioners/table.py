@@ -123,4 +123,4 @@ PARTITIONS: Mapping[str, PartitionInfo] = MappingProxyType(
         ),
     }
 )
-"""Every partition by name; all take the option `longtail=RHO` too."""
+"""Every partition by name; all take the options `examples=iid` and `longtail=RHO` too."""

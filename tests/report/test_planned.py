@@ -1,0 +1,119 @@
+"""Plans in reports: what may be called planned, what was done otherwise, and what came out."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcord.report.html import Panels, render_page
+from fedcord.report.leaderboard import Leaderboard, leaderboard
+from fedcord.report.load import load_runs
+from fedcord.report.reproduction import reproduction_page
+from fedcord.report.tables import to_markdown
+from fedcord.statistics import holm, paired_difference
+from fedcord.store.plan_record import PlanRecord, WrittenPlan, record_plan
+from fedcord.store.study_plan import StudyPlan
+from tests.report.conftest import StudyWriter
+
+SCORES = {
+    "moon": [0.80, 0.84, 0.86],
+    "moon-deep": [0.90, 0.93, 0.91],
+    "fedavg": [0.70, 0.75, 0.74],
+    "fedprox": [0.72, 0.74, 0.75],
+}
+STARTED = "2026-01-03T10:00:00+00:00"
+ABOUT = dict.fromkeys(("study", "title", "source", "scale", "command", "setting", "note"), "x")
+PRIMARY = ["moon - fedavg", "moon - best other"]
+
+
+def plan(**values: object) -> StudyPlan:
+    known = {"question": "Is it?", "primary": PRIMARY, "seeds": [0, 1, 2], "stopping": "then"}
+    return StudyPlan.from_plain({**known, **values})
+
+
+def board_of(study: Path, own: StudyPlan, monkeypatch: pytest.MonkeyPatch, day: int) -> Leaderboard:
+    """The study with a plan that was committed on that day."""
+    found = ("f" * 40, f"2026-01-{day:02}T12:00:00+02:00")
+    monkeypatch.setattr("fedcord.store.plan_record._commit_of", lambda _: found)
+    record_plan(study, WrittenPlan(own, Path("study.toml")))
+    for place, folder in enumerate(sorted(study.glob("*/seed-*"))):
+        file = folder / "provenance.json"
+        times = [STARTED, "2026-01-04T10:00:00+00:00"]
+        values = json.loads(file.read_text()) | {"started": times[place > 0]}
+        file.write_text(json.dumps(values))
+        if folder.parent.name == "moon-deep":
+            config = folder / "config.toml"
+            config.write_text(config.read_text().replace('"moon-deep"', '"moon"'))
+    return leaderboard(load_runs(study))
+
+
+def test_only_what_a_commit_said_before_is_planned(
+    write_study: StudyWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = board_of(write_study(SCORES), plan(), monkeypatch, day=2)
+    assert board.plan is not None
+    assert board.plan.is_planned
+    assert board.plan.deviations == ()
+    assert "Planned before the first run: commit ffffffffffff of 2026-01-02" in to_markdown(board)
+
+
+def test_what_was_written_later_is_said_to_be(
+    write_study: StudyWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = board_of(write_study(SCORES), plan(seeds=[1, 2, 7]), monkeypatch, day=3)
+    assert board.plan is not None
+    assert not board.plan.is_planned
+    text = to_markdown(board)
+    assert "Written after the first run: commit" in text
+    assert f"first run {STARTED}" in text
+    assert "Seed 7: planned, without a result. Seed 0: run without being planned." in text
+    assert board.to_json()["plan"]["is_planned"] is False
+
+
+def test_planned_comparisons_are_corrected_among_themselves(
+    write_study: StudyWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = board_of(write_study(SCORES), plan(), monkeypatch, day=2)
+    assert board.plan is not None
+    named, best = board.plan.results
+    against = {name: paired_difference(SCORES["moon"], SCORES[name]) for name in SCORES}
+    # a variant of the same algorithm is no other, and every other has to be beaten
+    assert best.against == "fedprox"
+    assert best.difference is not None
+    assert best.difference.mean == pytest.approx(against["fedprox"].mean)
+    p_values = [against["fedavg"].t_p, max(against[n].t_p or 0 for n in ("fedavg", "fedprox"))]
+    assert [named.p, best.p] == pytest.approx(p_values)
+    assert [named.p_holm, best.p_holm] == pytest.approx(holm(p_values))
+    assert np.isclose(board.to_json()["plan"]["results"][0]["p"], p_values[0])
+
+
+def test_the_page_and_the_reproduction_show_it(
+    write_study: StudyWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = board_of(write_study(SCORES), plan(question="Is <b> it?"), monkeypatch, day=2)
+    page = render_page(board, Panels())
+    assert "Planned before the first run" in page
+    assert "Is &lt;b&gt; it?" in page
+    assert "moon - best other (fedprox)" in page
+    text = reproduction_page({**ABOUT, "judges": "nothing"}, {"a": board, "b": board}, [], {})
+    assert text.count("Planned before the first run") == 1
+    assert text.count("| moon - fedavg |") == 2
+
+
+def test_a_changed_plan_and_one_without_commit(write_study: StudyWriter) -> None:
+    study = write_study(SCORES)
+    for question in ("Is it?", "Was it?"):
+        record_plan(study, WrittenPlan(plan(question=question), study / "study.toml"))
+    found = leaderboard(load_runs(study)).plan
+    assert found is not None
+    assert isinstance(found.record, PlanRecord)
+    assert not found.is_planned
+    assert found.standing.startswith("Not shown to be planned: its file is not in a git")
+    assert found.deviations == ("The plan was changed after runs had begun (2 versions).",)
+
+
+def test_a_study_without_a_plan_has_none(write_study: StudyWriter) -> None:
+    board = leaderboard(load_runs(write_study(SCORES)))
+    assert board.plan is None
+    assert board.to_json()["plan"] is None
