@@ -3,7 +3,8 @@
 Reference: this library; its parts are FAFI (ICML 2025), AFL (CVPR 2025) and FedHiP. The nearest
 published relative is FENS (NeurIPS 2024), which trains its aggregator by gradient descent.
 
-Heterogeneity ruins classifiers, not encoders. So every chosen client trains an encoder alone, by
+A classifier learnt at one client cannot know classes that the client does not have; the encoder
+under it can still be of use for them. So every chosen client trains an encoder alone, by
 any objective of the one-shot family; the encoders are given to everybody; and the linear classifier
 on all their features is the ridge regression of all samples of all clients, solved once from sums.
 
