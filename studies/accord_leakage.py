@@ -99,7 +99,7 @@ def main() -> None:
             show(done, to_do)
             subject, folder = chosen[label], arguments.out / _slug(label) / f"seed-{seed}"
             if step == "run":
-                rounds = {} if subject.rounds is None else {"rounds": subject.rounds}
+                settings: dict[str, Any] = {**setting, "rounds": subject.rounds}
                 fedcord.run(
                     subject.algorithm,
                     out=folder,
@@ -108,8 +108,7 @@ def main() -> None:
                     seed=seed,
                     evaluate_every=epochs,
                     params=dict(subject.params),
-                    **rounds,
-                    **setting,
+                    **settings,
                 )
             elif not _audit_file(arguments.out, label, seed).exists():
                 found = audit_run(folder, num_shadows=SHADOWS, parts=subject.parts)
@@ -139,7 +138,8 @@ def page(
         f"`{str(origin.get('commit'))[:12]}`. Setting: "
         + ", ".join(f"{key} {value}" for key, value in setting.items())
         + f". Seeds {', '.join(map(str, seeds))}; mean over seeds of the mean over clients, 95 % "
-        f"Student-t interval over seeds (on the logit scale, which stays within 0 and 1). {SHADOWS} shadow federations.",
+        "Student-t interval over seeds (on the logit scale, which stays within 0 and 1). "
+        f"{SHADOWS} shadow federations.",
         "",
         "AUC: 0.5 is blind guessing, 1 is certainty. Found: members found when one in a hundred "
         "others is taken for one; 1 % is blind guessing. Limit: the AUC that noise leaves to any "
