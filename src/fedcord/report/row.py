@@ -126,6 +126,11 @@ class Row:
         }
 
 
+def shared_seeds(first: Row, second: Row) -> tuple[int, ...]:
+    """Seeds that both rows have finished, ascending."""
+    return tuple(sorted(set(first.seeds) & set(second.seeds)))
+
+
 def over_shared_seeds(
     first: Row, second: Row, metric: Metric | None = None
 ) -> tuple[list[float], list[float]]:
@@ -138,7 +143,7 @@ def over_shared_seeds(
     """
     name = (metric or first.metric).name
     by_seed = [dict(zip(row.seeds, row.measured[name], strict=True)) for row in (first, second)]
-    shared = sorted(by_seed[0].keys() & by_seed[1].keys())
+    shared = shared_seeds(first, second)
     return [by_seed[0][seed] for seed in shared], [by_seed[1][seed] for seed in shared]
 
 

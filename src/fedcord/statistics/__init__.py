@@ -8,6 +8,7 @@ from fedcord.statistics.intervals import (
     share_interval,
 )
 from fedcord.statistics.pairing import Outcome, Pairs, pair
+from fedcord.statistics.random_effects import RandomEffects, random_effects
 from fedcord.statistics.stratified import stratified_difference
 from fedcord.statistics.tests import PairedDifference, paired_difference, sign_flip_p
 
@@ -16,11 +17,13 @@ __all__ = [
     "Outcome",
     "PairedDifference",
     "Pairs",
+    "RandomEffects",
     "bootstrap_interval",
     "holm",
     "mean_interval",
     "pair",
     "paired_difference",
+    "random_effects",
     "share_interval",
     "sign_flip_p",
     "stratified_difference",

@@ -58,7 +58,6 @@ def deep(scaling: str = "unit", maps: str = "all", **values: Any) -> Accord:
 
 def by_loops(map_: np.ndarray[Any, Any], pooling: str, grid: int) -> np.ndarray[Any, Any]:
     """[B, C, H, W] to [B, C·g·g]; cell i of g covers places ⌊iH/g⌋ to ⌈(i+1)H/g⌉."""
-    reduce = {"mean": np.mean, "max": np.max}[pooling]
     count, channels, height, width = map_.shape
     rows, columns = min(grid, height), min(grid, width)
     out = np.zeros((count, channels, rows, columns))
@@ -69,7 +68,7 @@ def by_loops(map_: np.ndarray[Any, Any], pooling: str, grid: int) -> np.ndarray[
                     top, bottom = i * height // rows, -(-(i + 1) * height // rows)
                     left, right = j * width // columns, -(-(j + 1) * width // columns)
                     cell = map_[sample, channel, top:bottom, left:right]
-                    out[sample, channel, i, j] = reduce(cell)
+                    out[sample, channel, i, j] = cell.mean() if pooling == "mean" else cell.max()
     return out.reshape(count, -1)
 
 
@@ -160,6 +159,18 @@ def test_pieces_are_named_by_stage_and_pooling_and_counted() -> None:
     last = SeenLayers(maps="last", pooling="both").pieces(task(DEEP), 2)
     assert last == {"features": 32, "stage4": 128}  # 2×2 places: nothing to pool
     assert SeenLayers().pieces(task(DEEP), 0) == {"features": 6}
+    usual = task(
+        {
+            **IMAGE,
+            "input_shape": [3, 32, 32],
+            "mean": [0.5] * 3,
+            "std": [0.5] * 3,
+            "models": ["cnn"],
+        }
+    )
+    tries = [("last", "mean", 1), ("last", "mean", 2), ("all", "mean", 2), ("last", "both", 2)]
+    widths = [sum(SeenLayers(*chosen).pieces(usual, 0).values()) for chosen in tries]
+    assert widths == [192, 384, 512, 640]  # as the page's table has them
     columns = JointFeatures(layers=SeenLayers(maps="all")).block_columns
     assert columns([0, 1, 3], task(DEEP), 1) == slice(34, 54)
     assert columns([0, 1, 3], task(DEEP), 3) == slice(54, 88)

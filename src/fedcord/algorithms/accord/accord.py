@@ -3,7 +3,8 @@
 Reference: this library; its parts are FAFI (ICML 2025), AFL (CVPR 2025) and FedHiP. The nearest
 published relative is FENS (NeurIPS 2024), which trains its aggregator by gradient descent.
 
-Heterogeneity ruins classifiers, not encoders. So every chosen client trains an encoder alone, by
+A classifier learnt at one client cannot know classes that the client does not have; the encoder
+under it can still be of use for them. So every chosen client trains an encoder alone, by
 any objective of the one-shot family; the encoders are given to everybody; and the linear classifier
 on all their features is the ridge regression of all samples of all clients, solved once from sums.
 
@@ -16,6 +17,7 @@ features, personal heads.
 |---|---|
 | f_m, m = 1…M | `encoder.<client>.*`, the chosen clients' |
 | φ(x) = (f_1/‖f_1‖, …, f_M/‖f_M‖)/√M, 1 | `joint`, with `joint.public` one block more |
+| h_m,s, maps under f_m, pooled beside it | `joint.layers` |
 | G = Σ φφ', Q = Σ φy' | `stats.gram`, `stats.moment` |
 | W = (G + λI)⁻¹ Q | `head.weight` |
 
@@ -28,7 +30,7 @@ same give AFL on that encoder with the same λ (GCV tries λ relative to the wid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -81,7 +83,7 @@ from fedcord.core.contract import (
     Work,
 )
 from fedcord.core.errors import ConfigError, ProtocolError
-from fedcord.core.examples import ClientData
+from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -266,6 +268,12 @@ class Accord:
     def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
         return self.joint.tag(shared, env)
+
+    def summed_rows(
+        self, shared: Tensors, data: Examples, env: Env
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Samples as (joint features as the head sees them [B, D], labels [B])."""
+        return self._head.batches(data, shared, env)
 
     def stats_of(self, sums: Tensors) -> SufficientStats:
         """Summed messages as statistics."""
