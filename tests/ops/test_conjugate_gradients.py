@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedcord.ops.conjugate_gradients import KnownProducts, new_directions
 from fedcord.ops.ridge import solve_ridge
-from fedcord.ops.ridge_selection import choose_ridge
+from fedcord.ops.ridge_selection import GRID, RidgePath, best_ridge, residual_sum
 
 
 def problem(samples: int = 60, width: int = 12, classes: int = 3) -> tuple[Tensor, Tensor, Tensor]:
@@ -99,20 +99,43 @@ def test_without_a_ridge_directions_that_features_lack_are_left_out() -> None:
     assert float(weight.norm()) < 1e6
 
 
-@pytest.mark.parametrize("samples", [60, 9])
-def test_the_ridge_is_that_of_the_whole_matrix_once_all_of_it_is_known(samples: int) -> None:
-    gram, moment, y = problem(samples)
-    square, trace = float((y**2).sum()), float(gram.trace())
-    wanted = choose_ridge(gram, moment, square, samples)
-    whole = torch.linalg.qr(gram).Q[:, : min(samples, 12)]
-    known = KnownProducts.of(whole, gram @ whole)
-    assert known.choose_ridge(moment, trace, square, samples) == pytest.approx(wanted, rel=1e-9)
-
-
-def test_eigenvalues_of_which_only_the_sum_is_known_use_degrees_of_freedom() -> None:
+def test_the_ridge_minimises_gcv_with_the_trace_that_the_probe_estimates() -> None:
+    """Against dense matrices, once all of G is known."""
     gram, moment, y = problem()
-    part = new_directions(moment[:, :0], moment)
-    known = KnownProducts.of(part, gram @ part)
-    square = float((y**2).sum())
-    chosen = [known.choose_ridge(moment, trace, square, 60) for trace in (float(gram.trace()), 0)]
-    assert chosen[0] > chosen[1]
+    generator = torch.Generator().manual_seed(1)
+    probe = torch.randint(2, (12, 1), generator=generator).double() * 2 - 1
+    mean = float(gram.trace()) / 12
+    known = KnownProducts.of(torch.eye(12, dtype=torch.float64), gram)
+
+    def score(ridge: float) -> float:
+        inverse = torch.linalg.inv(gram + ridge * torch.eye(12, dtype=torch.float64))
+        error = residual_sum(gram, moment, 60.0, inverse @ moment)
+        degrees = 12 - ridge * float(probe.T @ inverse @ probe)
+        return 60 * error / (60 - degrees) ** 2
+
+    found = known.choose_ridge(moment, probe, 12 * mean, 60.0, 60)
+    assert float((y**2).sum()) == 60
+    assert found == pytest.approx(min((mean * step for step in GRID), key=score))
+
+
+def test_with_the_probe_among_the_right_sides_few_products_choose_the_ridge_of_the_whole() -> None:
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(900, 300, generator=generator, dtype=torch.float64)
+    x = x * torch.logspace(0, -3, 300, dtype=torch.float64)
+    scores = x[:, :40] @ torch.randn(40, 4, generator=generator, dtype=torch.float64)
+    scores += torch.randn(900, 4, generator=generator, dtype=torch.float64)
+    y = torch.nn.functional.one_hot(scores.argmax(dim=1), 4).double()
+    gram, moment = x.T @ x, x.T @ y
+    probe = torch.randint(2, (300, 1), generator=generator).double() * 2 - 1
+    sides, trace = torch.cat([moment, probe], dim=1), float(gram.trace())
+    directions, products, missing = moment[:, :0], moment[:, :0], sides
+    for _ in range(12):
+        new = new_directions(directions, missing)
+        directions = torch.cat([directions, new], dim=1)
+        products = torch.cat([products, gram @ new], dim=1)
+        known = KnownProducts.of(directions, products)
+        ridge = known.choose_ridge(moment, probe, trace, 900.0, 900)
+        _, missing = known.solution(sides, ridge)
+    whole = RidgePath.of(gram, moment, 900.0, 900)
+    assert directions.shape[1] <= 60
+    assert whole.gcv(ridge) <= 1.003 * whole.gcv(best_ridge(whole))

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from fedcord.algorithms.analytic.ledger import ledger_rows
-from fedcord.algorithms.analytic.membership import HoldsSums, forget, model_difference
+from fedcord.algorithms.analytic.membership import (
+    HoldsSums,
+    forget,
+    keeps_no_sums,
+    model_difference,
+)
 from fedcord.core.contract import Algorithm, ClientId, Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.core.names import client_said
@@ -119,8 +124,9 @@ def forget_client(
             )
         if not algorithm.traits.holds_sums:
             raise ConfigError(
-                f"{experiment.config.algorithm} does not keep sums, so nobody can be taken out "
-                "exactly; train again without the client, or use an additive method such as afl."
+                f"{keeps_no_sums(experiment.config.algorithm, algorithm)}, so nobody can be taken "
+                "out exactly; train again without the client, or use an additive method such as "
+                "afl."
             )
         if not 0 <= client < experiment.population.num_clients:
             raise ConfigError(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcord.ops.ridge_selection import ROUNDING, RidgePath, best_ridge
+from fedcord.ops.ridge_selection import ROUNDING, RidgePath, best_on_grid
 from fedcord.ops.symmetric import decompose
 
 DEPENDENT = 1e-6
@@ -58,32 +58,34 @@ class KnownProducts:
         return weight, moment - self.images @ part - ridge * weight
 
     def choose_ridge(
-        self, moment: Tensor, trace: float, target_square: float, count: float
+        self, moment: Tensor, probe: Tensor, trace: float, target_square: float, count: float
     ) -> float:
-        """The ridge with the best generalised cross-validation score, as far as G is known.
+        """The ridge with the best generalised cross-validation score, without the spectrum of G.
 
-        Of its other eigenvalues only the sum is known. They are taken as equal, which is when they
-        use most degrees of freedom. Where the span holds all that G has, the ridge is that of the
-        whole matrix.
+        The training error of a solution follows from the products. Its degrees of freedom are
+        D − λ tr (G + λI)⁻¹, where the trace is estimated by z'(G + λI)⁻¹z for a random z of signs
+        (Hutchinson), whose directions must be among the known ones as those of Q are.
 
         Args:
             moment: Q [D, C].
+            probe: z [D, 1].
             trace: of G.
             target_square: Σ ||y||².
             count: number of samples.
         """
-        width, values = moment.shape[0], self.values.clamp(min=0)
-        unknown = max(min(width, int(count)) - len(values), 0)
-        level = max(trace - float(values.sum()), 0.0) / max(unknown, 1)
-        values = torch.cat([values, values.new_full((unknown,), level)])
-        projected = self.vectors.T @ moment
-        projected = torch.cat([projected, projected.new_zeros(unknown, moment.shape[1])])
-        path = RidgePath.of_spectrum(values, width, projected, target_square, count)
-        return best_ridge(path)
+        width = moment.shape[0]
+        projected, square = self.vectors.T @ moment, (self.vectors.T @ probe).square().sum(dim=1)
+        path = RidgePath.of_spectrum(self.values, width, projected, target_square, count)
+
+        def degrees(ridge: float) -> float:
+            return width - ridge * float((square / (path.values + ridge)).sum())
+
+        rank = min(width, int(count))
+        return best_on_grid(trace / width, rank, count, degrees, path.residual_sum)
 
 
 def new_directions(known: Tensor, missing: Tensor) -> Tensor:
-    """Orthonormal directions [D, b], b ≤ C, of `missing` [D, C], orthogonal to `known` [D, m].
+    """Orthonormal directions [D, b], b ≤ R, of `missing` [D, R], orthogonal to `known` [D, m].
 
     What is zero, or within the directions before it, gives none.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -88,9 +89,8 @@ class RidgePath:
         return float((self.values / (self.values + ridge)).sum())
 
     def gcv(self, ridge: float) -> float:
-        """Generalised cross-validation score N·RSS / (N − degrees)²; smaller is better."""
-        free = self.count - self.degrees(ridge)
-        return self.count * self.residual_sum(ridge) / free**2 if free > 0 else math.inf
+        """Generalised cross-validation score; smaller is better."""
+        return gcv_score(self.count, self.residual_sum(ridge), self.degrees(ridge))
 
     @property
     def _kept(self) -> Tensor:
@@ -107,19 +107,47 @@ def choose_ridge(gram: Tensor, moment: Tensor, target_square: float, count: floa
 
 
 def best_ridge(path: RidgePath) -> float:
-    """The ridge on the path with the best generalised cross-validation score.
+    """The ridge on the path with the best generalised cross-validation score."""
+    mean = float(path.values.sum()) / path.width
+    return best_on_grid(mean, path.rank, path.count, path.degrees, path.residual_sum)
+
+
+def best_on_grid(
+    mean: float,
+    rank: int,
+    count: float,
+    degrees: Callable[[float], float],
+    residual_sum: Callable[[float], float],
+) -> float:
+    """The ridge of the grid with the best generalised cross-validation score.
 
     Where features could fit nearly every sample, ridges so small that they nearly do are left out.
     A sample that occurs twice is a direction that costs no parameter and leaves no error, so with a
     few such samples the score of a perfect fit is near zero, however bad it is for new samples.
+
+    Args:
+        mean: eigenvalue of the Gram matrix, which the grid is relative to.
+        rank: directions in which there is any feature.
+        count: N, or the sum of the samples' weights.
+        degrees: of a ridge, how many parameters its solution uses.
+        residual_sum: of a ridge, the training squared error of its solution.
     """
-    mean = float(path.values.sum()) / path.width
     if not mean > 0:
         raise DataError(
             "all features are zero, so no ridge can be chosen; set `ridge` to a number, or use "
             "other features."
         )
-    most = NEARLY_ALL * path.rank if path.rank > RICH * path.count else math.inf
+    most = NEARLY_ALL * rank if rank > RICH * count else math.inf
+
+    def score(ridge: float) -> float:
+        return gcv_score(count, residual_sum(ridge), degrees(ridge))
+
     # a tie goes to the larger ridge: nothing is lost and the solve is better conditioned
     ridges = [mean * step for step in reversed(GRID)]
-    return min((r for r in ridges if path.degrees(r) <= most), key=path.gcv, default=ridges[0])
+    return min((r for r in ridges if degrees(r) <= most), key=score, default=ridges[0])
+
+
+def gcv_score(count: float, residual_sum: float, degrees: float) -> float:
+    """N·RSS / (N − degrees)²."""
+    free = count - degrees
+    return count * residual_sum / free**2 if free > 0 else math.inf

@@ -17,7 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.analytic.membership import HoldsSums, join, model_difference
+from fedcord.algorithms.analytic.membership import (
+    HoldsSums,
+    join,
+    keeps_no_sums,
+    model_difference,
+)
 from fedcord.core.contract import ClientId
 from fedcord.core.errors import CheckpointError, ConfigError, DataError
 from fedcord.core.examples import ClientData, Examples
@@ -144,8 +149,8 @@ def _check_can_join(experiment: Experiment) -> None:
     config, algorithm = experiment.config, experiment.algorithm
     if not algorithm.traits.holds_sums:
         raise ConfigError(
-            f"{config.algorithm} does not keep sums, so nobody can join exactly; go on training "
-            "with 'fedcord run --from', or use an additive method such as afl."
+            f"{keeps_no_sums(config.algorithm, algorithm)}, so nobody can join exactly; go on "
+            "training with 'fedcord run --from', or use an additive method such as afl."
         )
     why = cast(HoldsSums, algorithm).why_not_forget()
     if config.secure is not None:

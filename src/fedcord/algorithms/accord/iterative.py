@@ -4,11 +4,12 @@ The Gram matrix grows with the square of the head's width D. What conjugate grad
 products with a few directions, and those are sums over samples as it is:
 
     first       up  Q_k = Σ φy', Σ ‖φ‖², class counts           D × C numbers
-    then        down  directions P, at most C of them            D × C numbers
-                up  Σ φ (φ'P)                                    D × C numbers
+    then        down  directions P, at most C + 1 of them        D × (C + 1) numbers
+                up  Σ φ (φ'P)                                    D × (C + 1) numbers
 
-until every column of Q − (G + λI) W is short enough. λ is chosen by generalised cross-validation
-after every exchange; see `fedcord.ops.conjugate_gradients`.
+until every column of Q − (G + λI) W is short enough. With `ridge=gcv`, λ is chosen by generalised
+cross-validation after every exchange, for which one random direction is asked for beside those of
+the C classes; see `fedcord.ops.conjugate_gradients`.
 
 Encoders are sent with the first exchange, and clients keep them until the last. Products with G
 mean something only if they are always over the same samples, so that an exchange in which somebody
@@ -36,7 +37,7 @@ from fedcord.ops.conjugate_gradients import KnownProducts, new_directions
 from fedcord.ops.fixed_point import from_fixed, to_fixed
 
 GRAM, GRADIENTS = "gram", "gradients"
-DIRECTIONS, PRODUCTS, MEMBERS = "directions", "products", "members"
+DIRECTIONS, PRODUCTS, PROBE, MEMBERS = "directions", "products", "probe", "members"
 RESIDUAL, EXCHANGES = f"{METRIC}.residual", f"{METRIC}.exchanges"
 NUMBERS = {"packed32": torch.float32, "fixed64": torch.int64}
 """How real numbers of sums travel that are not float64, by `wire`."""
@@ -53,7 +54,7 @@ class Solve:
         choices=(GRAM, GRADIENTS),
     )
     residual: float = param(
-        1e-3,
+        1e-4,
         "gradients end when ‖Q − (G + λI)W‖ is below this share of ‖Q‖ for every class",
         above=0,
         below=1,
@@ -150,16 +151,18 @@ class IterativeHead:
             members.append(client)
         if not int(total["class_count"].sum()):
             raise ProtocolError("no client has examples; there is nothing to learn from.")
-        none = self._arrived(total["moment"])[:, :0]
+        moment = self._arrived(total["moment"])
+        none, probe = moment[:, :0], self._probe(len(moment), env)
         private = {
             **prefixed(SUM, total),
-            MEMBERS: torch.tensor(members),
+            MEMBERS: torch.tensor(sorted(members)),
+            PROBE: probe,
             DIRECTIONS: none,
             PRODUCTS: none,
             RESIDUAL: torch.tensor(1.0),
             EXCHANGES: torch.tensor(0.0),
         }
-        first = new_directions(none, self._arrived(total["moment"]))
+        first = new_directions(none, torch.cat([moment, probe], dim=1))
         return state.next(self._asked(first), private, _features_of(state.shared))
 
     def continued(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
@@ -180,10 +183,10 @@ class IterativeHead:
         if not is_finite(products):
             raise NumericalError("products of features overflowed; scale the features down.")
         moment, found = self._arrived(sums["moment"]), KnownProducts.of(directions, products)
-        ridge = self._ridge(found, moment, sums)
+        ridge = self._ridge(found, moment, known)
         weight, missing = found.solution(moment, ridge)
         share = missing.norm(dim=0) / moment.norm(dim=0).clamp(min=1e-300)
-        is_short = share <= self.solve.residual
+        is_missing = share > self.solve.residual
         private = {
             **known,
             DIRECTIONS: directions,
@@ -196,16 +199,27 @@ class IterativeHead:
             SEEN: sums["class_count"] > 0,
             RIDGE: torch.tensor(ridge, dtype=torch.float64),
         }
-        is_last = env.round + 1 == env.num_rounds
-        left = missing[:, :0] if is_last else missing[:, ~is_short]
-        further = self._asked(new_directions(found.vectors, left))
+        further: dict[str, Tensor] = {}
+        if bool(is_missing.any()) and env.round + 1 < env.num_rounds:
+            _, unprobed = found.solution(known[PROBE], ridge)
+            left = torch.cat([missing[:, is_missing], unprobed], dim=1)
+            further = self._asked(new_directions(found.vectors, left))
         return state.next(further, private, {**state.result, **head})
 
-    def _ridge(self, found: KnownProducts, moment: Tensor, sums: Tensors) -> float:
+    def _ridge(self, found: KnownProducts, moment: Tensor, known: Tensors) -> float:
         if not isinstance(self.ridge, str):
             return self.ridge
+        sums = select(known, SUM)
         trace, square = (float(self._arrived(sums[name])) for name in ("trace", "target_square"))
-        return found.choose_ridge(moment, trace, square, float(sums["class_count"].sum()))
+        count = float(sums["class_count"].sum())
+        return found.choose_ridge(moment, known[PROBE], trace, square, count)
+
+    def _probe(self, width: int, env: Env) -> Tensor:
+        """Signs [D, 1] that λ is chosen by; [D, 0] where it is given."""
+        if not isinstance(self.ridge, str):
+            return torch.zeros(width, 0, dtype=torch.float64)
+        signs = torch.randint(2, (width, 1), generator=env.generator("probe"))
+        return 2 * signs.to(torch.float64) - 1
 
     def _asked(self, directions: Tensor) -> dict[str, Tensor]:
         """What clients are sent: directions as they travel, if there are any."""

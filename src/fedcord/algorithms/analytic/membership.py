@@ -10,9 +10,9 @@ left still holds its data, and personal models must be made again by every clien
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -20,8 +20,9 @@ from torch import Tensor
 from fedcord.algorithms.analytic.ledger import LEDGER, fingerprint, ledger, ledger_rows
 from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.algorithms.analytic.sum_messages import STATS, SUM, add_messages, check_tag
-from fedcord.core.contract import ClientId, Env, ServerState, Update
+from fedcord.core.contract import Algorithm, ClientId, Env, ServerState, Update
 from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.examples import Examples
 from fedcord.core.names import clients_listed
 from fedcord.core.tensors import Tensors, prefixed, select
 
@@ -42,6 +43,12 @@ class HoldsSums(Protocol):
         """The tag of the features everybody must use."""
         ...
 
+    def summed_rows(
+        self, shared: Tensors, data: Examples, env: Env
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Samples as (what is summed of them [B, D], labels [B])."""
+        ...
+
     def stats_of(self, sums: Tensors) -> SufficientStats:
         """Summed messages as statistics."""
         ...
@@ -53,6 +60,14 @@ class HoldsSums(Protocol):
     def why_not_forget(self) -> str | None:
         """Why members cannot change exactly, or None when they can."""
         ...
+
+
+def keeps_no_sums(name: str, algorithm: Algorithm) -> str:
+    """Of a method without sums, why it has none; one that may have them says what is in the way."""
+    said = f"{name} does not keep sums"
+    if algorithm.traits.holds_sums is None:
+        return said
+    return f"{said} with these parameters ({cast(HoldsSums, algorithm).why_not_forget()})"
 
 
 def join(
