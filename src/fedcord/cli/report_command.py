@@ -67,7 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how --feature-map comes to a plane (default pca)",
     )
     parser.add_argument(
-        "--client", type=int, metavar="K", help="whose model, where every client keeps its own"
+        "--client",
+        type=int,
+        metavar="K",
+        help="whose own model (default: the one that all share, or the first client's)",
     )
     parser.add_argument(
         "--data-dir", action="append", type=path, metavar="DIR", help="data folder (--feature-map)"
