@@ -17,7 +17,7 @@ from fedcord.core.rng import torch_generator
 from fedcord.core.task import Task
 
 BATCH = 256
-VIEWS = 4
+VIEWS = 2
 VIEW = "standard"
 """The kind of random view, where inputs have any: shifted and mirrored images."""
 HEAD_RIDGE = 1e-2

@@ -53,8 +53,9 @@ class Reconstruction:
     def __init__(self, rows: Tensor, labels: Tensor, noise: float = 0.0) -> None:
         self._rows, self._labels = rows, labels
         alike = rows @ rows.T
-        same = (labels[:, None] == labels).to(rows.dtype)
-        self._system = alike * (alike + same)  # inner products of (x x', x y')
+        self._system = (labels[:, None] == labels).to(rows.dtype)
+        self._system.add_(alike).mul_(alike)  # inner products of (x x', x y'), in place
+        del alike
         self._half = 0.5 * self._system.sum(1)
         scale = float(self._system.diagonal().mean())
         # by even odds, whether somebody is in has mean 1/2 and variance 1/4

@@ -69,7 +69,7 @@ def execute(arguments: argparse.Namespace) -> None:
 def _text(found: Audit) -> str:
     lines = [
         f"Who was in it? Attacks on {found.algorithm} in '{found.run}', {found.shadows} shadows",
-        f"{'':<28}{'AUC':>20}{'found':>10}{'accuracy':>10}  limit",
+        f"{'':<30}{'AUC':>20}{'found':>10}{'accuracy':>10}  limit",
     ]
     before = ""
     for finding in found.findings:
@@ -80,7 +80,7 @@ def _text(found: Audit) -> str:
         area = f"{rates.auc:.3f} [{rates.low:.3f}, {rates.high:.3f}]"
         most = "" if limit is None else f"  AUC {limit.auc:.3f}, found {limit.found:.1%}"
         lines.append(
-            f"  {finding.attack:<26}{area:>20}{rates.found:>10.1%}{rates.accuracy:>10.3f}{most}"
+            f"  {finding.attack:<28}{area:>20}{rates.found:>10.1%}{rates.accuracy:>10.3f}{most}"
         )
     lines += ["", *map(textwrap.fill, (MEANING, *found.notes))]
     return "\n".join(lines) + "\n"

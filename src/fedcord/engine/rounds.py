@@ -17,6 +17,7 @@ from fedcord.core.contract import (
     TrainsStacked,
 )
 from fedcord.core.errors import ProtocolError
+from fedcord.core.passes import Passes
 from fedcord.core.tensors import Tensors, select
 from fedcord.engine.arrivals import Arrivals
 from fedcord.engine.federation import Federation, Missing
@@ -52,6 +53,7 @@ class RoundRecord:
         saved_seconds: how long work took that was done before and not again.
         traffic: all that passed since the round before, by phase; none of a probe's training.
         is_probe: whether it only looked into the local training of the round to come.
+        took: passes and seconds of clients' work, of those who tell.
     """
 
     round: int
@@ -71,6 +73,7 @@ class RoundRecord:
     saved_seconds: float = 0.0
     traffic: Mapping[Phase, Traffic] = field(default_factory=dict)
     is_probe: bool = False
+    took: Mapping[ClientId, Passes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,7 @@ def run_rounds(
                 arrivals.saved_seconds,
                 passed,
                 is_probe,
+                arrivals.took,
             )
             on_round(state, record)
     return state
