@@ -264,8 +264,8 @@ def _remarks(advice: Advice) -> list[str]:
         if skew == "unknown"
         else "",
         f"Note: classes are unequal (balance {advice.situation.class_balance:.2f} of 1). Where "
-        "they are so in the test, too, knowing only the largest class gives a high accuracy, which is "
-        "what the figures here are; the command compares by balanced accuracy."
+        "they are so in the test, too, knowing only the largest class gives a high accuracy, and "
+        "accuracies are what stands here; the command compares by balanced accuracy."
         if has_unequal_classes(advice)
         else "",
         f"Note: {listed(list(advice.unrecorded))} cannot be judged by --max-bytes: pages near you "
