@@ -79,7 +79,7 @@ def sent_signals(
         return
     encoder = held_encoder(task, model, client)
     features = [in_batches(encoder.features, view, task) for view in views]
-    shares = bool(algorithm.traits.holds_encoders)
+    shares = algorithm.traits.holds_encoders is not None  # whether or not one can be dropped
     yield (
         SHARED_ENCODER if shares else SENT_ENCODER,
         encoder_signals(features, labels, None),

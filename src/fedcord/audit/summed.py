@@ -49,7 +49,7 @@ def why_no_sums(experiment: Experiment, state: ServerState) -> str | None:
     if not experiment.algorithm.traits.holds_sums:
         return f"{experiment.config.algorithm} sends no sums"
     if SENDERS not in state.private:
-        return "it has sent factors, and no sums"
+        return "its clients have sent factors, and no sums"
     if CLASS_WEIGHT in state.shared:
         return "sums with class weights (balanced=true) are not attacked"
     return None
