@@ -70,7 +70,7 @@ def test_a_run_that_is_gone_on_with_costs_the_same(
 ) -> None:
     settings = config(model=("mlp:2",), algorithm="fens", params={"aggregator_rounds": 3})
     whole = run(settings, Place(tmp_path / "whole"))
-    append, lines = RunFolder.append_metrics, []
+    append, lines = RunFolder.append_metrics, list[dict[str, Any]]()
 
     def stop_after_three(folder: RunFolder, line: dict[str, Any], **how: bool) -> None:
         if len(lines) == 3:

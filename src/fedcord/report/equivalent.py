@@ -101,17 +101,17 @@ def equivalent(boards: Sequence[Leaderboard], titles: Sequence[str], margin: flo
     scale = 100 if metric.is_share else 1
     rows = []
     for name in names:
-        own = [tuple(_row(boards[place], name) for place in pair) for pair in pairs]
+        own = [(_row(boards[first], name), _row(boards[second], name)) for first, second in pairs]
         strata = []
         for first, second in own:
             _check_pair(first, second)
             theirs, ours = over_shared_seeds(first, second)
             strata.append(np.subtract(ours, theirs).tolist())
-        means = [
+        before, after = (
             float(np.mean([row.score.mean for row in side])) for side in zip(*own, strict=True)
-        ]
+        )
         gaps = tuple(float(np.mean(each)) for each in strata)
-        rows.append(EquivalentRow(name, *means, gaps, equivalence(strata, margin / scale)))
+        rows.append(EquivalentRow(name, before, after, gaps, equivalence(strata, margin / scale)))
     return Equivalent(
         metric.name,
         margin,
