@@ -23,7 +23,8 @@ from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.tensors import hash_tensors
 from fedcord.engine.child import START
-from fedcord.engine.federation import Federation, Missing, Patience
+from fedcord.engine.federation import Federation, Missing
+from fedcord.engine.patience import Patience
 from fedcord.engine.requests import TOOK, Parcel, Reply, Request
 from fedcord.engine.rounds import Schedule, finish_clients, run_rounds
 from fedcord.engine.transports import processes

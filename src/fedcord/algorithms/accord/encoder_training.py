@@ -50,13 +50,12 @@ class EncoderTraining:
     plain: LocalSGD
 
     def review(self, task: Task) -> Review:
-        """What the training needs of the task, and what may surprise."""
-        if self.kind == OBJECTIVE:
-            return client_review(self.clients, task)
-        if self.kind == PLAIN:
-            return self.plain.review(task)
+        """What the parts say, also those that these settings do not use, and what may surprise."""
+        found = client_review(self.clients, task) + self.plain.review(task)
+        if self.kind != RANDOM:
+            return found
         note = "training = 'random': encoders are as they were drawn; this is a control."
-        return Review(notes=(note,))
+        return found + Review(notes=(note,))
 
     def extra_spec(self, env: Env) -> dict[str, TensorSpec]:
         """What is sent beside the encoder and class counts."""
