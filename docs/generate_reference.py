@@ -145,11 +145,14 @@ def _own_parameters(chosen: Any, shared: dict[str, type[Any]]) -> list[str]:
     lines = []
     for field in dataclasses.fields(chosen):
         part = getattr(chosen, field.name)
-        if is_algorithm(part):
+        if is_algorithm(part) and hasattr(chosen, "of"):
             lines.append(
                 f"- `{field.name}.…`: the parameters of the method that `of` names, such as "
                 f"[{chosen.of}](#{chosen.of})"
             )
+        elif is_algorithm(part):
+            name = next(name for name in ALGORITHMS if algorithm_class(name) is type(part))
+            lines.append(f"- `{field.name}.…`: the parameters of [{name}](#{name})")
         elif dataclasses.is_dataclass(part) and not isinstance(part, type):
             kind = type(part).__name__
             shared.setdefault(kind, type(part))

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from fedcord.algorithms.accord.accord import Accord
 from fedcord.algorithms.accord.selection import Selection
+from fedcord.algorithms.accord.student import Student
 from fedcord.algorithms.analytic.afl import AFL
 from fedcord.algorithms.analytic.afl_aa import AFLByModels
 from fedcord.algorithms.analytic.features import FeatureMap
@@ -246,6 +248,10 @@ def _averaged_head() -> Expectations:
     return Expectations(is_random=True, identity=None)
 
 
+def _student() -> Expectations:
+    return Expectations(is_random=True, learns_at_least=0.6)
+
+
 def _random() -> Expectations:
     return Expectations(is_random=True)
 
@@ -366,6 +372,9 @@ ENCODERS = {
 }
 """Settings of accord: encoders in milliseconds, and clients that send none."""
 
+TEACHER = Accord(**ENCODERS)  # type: ignore[arg-type]
+"""The same as the teacher of a student."""
+
 TAUGHT = {"local": LONG, "synthesis": FEW_INPUTS, "distillation": HEAD_START}
 """Settings of methods whose server teaches a student."""
 
@@ -377,6 +386,9 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "accord-ce": Row(ENCODERS, _random),
         "accord-deep": Row({**ENCODERS, "refinements": 1, "refine": QUICK}, _random),
         "accord-flare": Row(ENCODERS, _random),
+        "accord-student": Row(
+            {"teacher": TEACHER, "student": Student(rounds=2, free_rounds=1)}, _student
+        ),
         "afl": Row({"features": NARROW}, _random),
         "afl-aa": Row({"features": NARROW}, _afl_aa),
         "apfl": Row({"features": NARROW}, _random),

@@ -25,4 +25,6 @@ def test_a_cost_counts_rounds_epochs_and_weights() -> None:
     usual = load_config({"rounds": 3, "params": {"local": {"epochs": 2}}})
     assert estimated_cost(usual, 10) == 3 * 2 * 10
     assert estimated_cost(replace(usual, participation=0.5), 10) == 3 * 10
+    by_round = replace(usual, participation=(1.0, 0.5))  # the last holds on
+    assert estimated_cost(by_round, 10) == (1.0 + 0.5 + 0.5) * 2 * 10
     assert estimated_cost(load_config({"algorithm": "afl"}), 0) == 1

@@ -280,6 +280,11 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "own",
             {"joint": {"layers": {"maps": "all"}}},
         ),
+        "accord-student": AlgorithmInfo(
+            "fedcord.algorithms.accord.student:AccordStudent",
+            "accord distilled into one network by federated averaging",
+            "own",
+        ),
         "afl": AlgorithmInfo(
             "fedcord.algorithms.analytic.afl:AFL",
             "one round of sums, one exact solve, the same for any partition (He et al. 2025)",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcord.core.errors import PairingError
 from fedcord.statistics.intervals import MeanInterval, check_confidence, checked_values, is_flat
@@ -48,12 +49,24 @@ def stratified_difference(
     if reason:
         interval = MeanInterval(n, mean, None, None, confidence, "Student t", reason)
         return PairedDifference(n, mean, interval, None, flip_p, None, reason)
-    parts = w**2 * np.array([own.var(ddof=1) / len(own) for own in values])
-    freedom = parts.sum() ** 2 / sum(
-        part**2 / (len(own) - 1) for part, own in zip(parts, values, strict=True)
-    )
-    error = math.sqrt(parts.sum()) / float(w.sum())
+    error, freedom = error_of_mean(values, w)
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
     interval = MeanInterval(n, mean, mean - half, mean + half, confidence, "Student t")
     p = min(1.0, 2 * float(stdtr(freedom, -abs(mean / error))))
     return PairedDifference(n, mean, interval, p, flip_p, None)
+
+
+def error_of_mean(
+    strata: Sequence[NDArray[np.float64]], weights: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Standard error of the weighted mean of means, and Satterthwaite's degrees of freedom.
+
+    Args:
+        strata: S arrays, each of at least two values, not all without spread.
+        weights: [S].
+    """
+    parts = weights**2 * np.array([own.var(ddof=1) / len(own) for own in strata])
+    freedom = parts.sum() ** 2 / sum(
+        part**2 / (len(own) - 1) for part, own in zip(parts, strata, strict=True)
+    )
+    return math.sqrt(parts.sum()) / float(weights.sum()), float(freedom)

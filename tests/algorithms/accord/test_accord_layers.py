@@ -245,10 +245,10 @@ def test_deep_features_at_the_bytes_of_flat_ones_can_be_joined_and_left_but_not_
 
 def test_conjugate_gradients_find_the_deep_head_too() -> None:
     values = {**VECTOR, "models": ["mlp:8-6"]}
-    solve = {"by": "gradients", "residual": 1e-10, "exchanges": 20}
+    gradients = deep(solve={"by": "gradients", "residual": 1e-10, "exchanges": 20})
     heads = [
-        run(deep(**more), values, (20, 12, 16))[0][-1].result["head.weight"]
-        for more in ({}, {"solve": solve})
+        run(accord, values, (20, 12, 16))[0][-1].result["head.weight"]
+        for accord in (deep(), gradients)
     ]
     assert heads[0].shape == (3 * 14 + 1, 3)
     assert gap(heads[1], heads[0]) <= 1e-7
