@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class, is_algorithm
+from fedcord.cli.list_command import FAMILIES
 from fedcord.cli.main import COMMANDS
 from fedcord.core.params import build, describe, value_of
 from fedcord.data.partition import PARTITIONS
@@ -116,7 +117,8 @@ def parameters() -> str:
         cls = algorithm_class(name)
         chosen = build(cls, info.preset)
         rounds = "you choose" if chosen.traits.rounds is None else str(chosen.traits.rounds)
-        text = f"{sentence(info.summary)} Family: {info.family}. Rounds: {rounds}."
+        family = FAMILIES[info.family].partition(":")[0]
+        text = f"{sentence(info.summary)} Family: {family}. Rounds: {rounds}."
         parts += [f"### {name}", text]
         if cls in first:
             other = build(cls, ALGORITHMS[first[cls]].preset)
@@ -298,14 +300,13 @@ def algorithms() -> str:
         "Every registered algorithm; the table grows. Parameters with their defaults are on "
         "[reference-parameters.md](../reference-parameters.md).",
     ]
-    families = dict.fromkeys(info.family for info in ALGORITHMS.values())
-    for family in families:
+    for family, title in FAMILIES.items():
         rows = [
             [_page(name), info.summary]
             for name, info in ALGORITHMS.items()
             if info.family == family
         ]
-        parts += [f"## {family[0].upper()}{family[1:]}", table(["name", "what"], rows)]
+        parts += [f"## {title[0].upper()}{title[1:]}", table(["name", "what"], rows)]
     return joined(parts)
 
 

@@ -16,7 +16,13 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parent.parent
 SHOWN = (
     *("*.md", "CITATION.cff", "LICENSE", "docs/**/*.md", "docs/images/*.svg", "docs/images/*.png"),
-    *("studies/**/*.md", "studies/**/*.toml", "studies/**/*.csv", "studies/**/*.py"),
+    *(
+        "studies/**/*.md",
+        "studies/**/*.toml",
+        "studies/**/*.csv",
+        "studies/**/*.json",
+        "studies/**/*.py",
+    ),
     *("studies/**/*.svg", "studies/**/*.png", "benchmarks/*.md", "benchmarks/*.svg"),
     *(
         "examples/*.py",

@@ -7,7 +7,9 @@ from typing import Any
 
 from fedcord.advice.evidence import Evidence, evidence_from, load_evidence
 from fedcord.advice.measures import Measures
-from fedcord.advice.recommend import Wishes, advise
+from fedcord.advice.recommend import advise
+from fedcord.advice.wishes import Wishes
+from fedcord.advice.words import advice_text
 
 HERE = Measures("image", "labels", 10, 10, 2000, 0.6, 0.3, 1.0)
 
@@ -80,6 +82,44 @@ def test_the_baseline_stays_until_something_is_shown_to_beat_it() -> None:
     # the interval leaves out zero, but not after the page's correction
     assert best(table(*methods, comparisons=(comparison(10, 4, 0.4),))) == "fedavg"
     assert best(table(*methods, comparisons=(comparison(10, 4, 0.01),))) == "new"
+
+
+def test_the_next_that_is_shown_to_beat_the_baseline_comes_first() -> None:
+    evidence = table(
+        method("fedavg", 60),
+        method("wide", 72, 15.0),  # the highest mean, and it may be chance
+        method("sure", 70),
+    )
+    advice = advise(HERE, Wishes(), evidence)
+    assert advice.form is not None
+    assert (advice.form.words, advice.sureness) == ("sure", "shown against some")
+    assert advice.unproven is not None
+    assert [form.words for form in advice.unproven[0]] == ["wide"]
+    assert advice.passed_over is None
+    said = advice_text(advice, "mine", ["--dataset", "mine"], evidence)
+    assert "Ranked above it, but not shown to beat fedavg: wide." in said
+    assert "fedcord compare sure wide fedavg --dataset mine" in said
+
+
+def test_unequal_classes_are_compared_by_balanced_accuracy() -> None:
+    evidence = table(method("fedavg", 60), method("new", 70))
+    uneven = replace(HERE, class_balance=0.5)
+    settings = replace(evidence.settings["s"], measures=uneven)
+    evidence = replace(evidence, settings={"s": settings})
+    said = advice_text(advise(uneven, Wishes(), evidence), "mine", [], evidence)
+    assert "classes are unequal (balance 0.50 of 1)" in said
+    assert said.endswith("fedcord compare new fedavg --metric balanced_accuracy --seeds 5\n")
+    even = table(method("fedavg", 60), method("new", 70))
+    assert "unequal" not in advice_text(advise(HERE, Wishes(), even), "mine", [], even)
+
+
+def test_what_moved_least_is_named_where_nothing_fits() -> None:
+    evidence = table(method("a", 90, bytes=3 * 10**6), method("b", 80, bytes=2 * 10**6))
+    more = replace(HERE, clients=20, examples=4000)
+    advice = advise(more, Wishes(max_bytes=10**6), evidence)
+    assert advice.form is None
+    assert "What moved least near you: b, 4 MB" in advice_text(advice, "mine", [], evidence)
+    assert advise(more, Wishes(personal=True), evidence).least is None
 
 
 def test_wishes_leave_out_what_does_not_fit() -> None:

@@ -393,6 +393,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "afl-aa": Row({"features": NARROW}, _afl_aa),
         "apfl": Row({"features": NARROW}, _random),
         "ccvr": Row({"inner": FedAvg(QUICK), "virtual": 50, "epochs": 5}, _averaged_head),
+        "deep-head": Row({"inner": FedAvg(QUICK)}, _averaged_head),
         "exact-head": Row({"inner": FedAvg(QUICK)}, _averaged_head),
         "fed3r": Row({"features": NARROW}, _fed3r),
         "fed3r-rf": Row({"features": FeatureMap(expansion="rff", width=24)}, _random),

@@ -251,12 +251,12 @@ class TestIidExamples:
             _counts(skewed) / np.maximum(1, _counts(skewed).sum(axis=1, keepdims=True))
         ).max() > 0.5
 
-    def test_only_what_was_dealt_out_is_dealt_anew(self) -> None:
+    def test_only_what_was_given_out_is_redistributed(self) -> None:
         some, control = _make("classes:1", clients=4), _make("classes:1,examples=iid", clients=4)
         assert set(np.concatenate(control.clients)) == set(np.concatenate(some.clients))
         assert len(np.concatenate(some.clients)) == 400
 
-    def test_another_seed_deals_otherwise(self) -> None:
+    def test_another_seed_gives_other_examples(self) -> None:
         one, two = _make("iid,examples=iid", seed=1), _make("iid,examples=iid", seed=2)
         assert one.sizes == two.sizes
         assert one.hash != two.hash

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedcord.core.errors import ProtocolError
-from fedcord.engine.federation import Patience
+from fedcord.engine.patience import Patience
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place, Progress, run

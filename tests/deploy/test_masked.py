@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedcord.core.contract import Env, ServerState
-from fedcord.engine.federation import Patience
+from fedcord.engine.patience import Patience
 from fedcord.experiment.build import build_experiment
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.load import load_config

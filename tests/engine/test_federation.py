@@ -12,9 +12,10 @@ from fedcord.core.contract import ServerState
 from fedcord.core.errors import ConfigError, NumericalError, ProtocolError
 from fedcord.core.tensors import hash_tensors, num_bytes
 from fedcord.engine.agreement import Agreement
-from fedcord.engine.federation import Federation, Missing, Patience
+from fedcord.engine.federation import Federation, Missing
 from fedcord.engine.memory_store import InProcessMemory
 from fedcord.engine.node import ClientNode
+from fedcord.engine.patience import Patience
 from fedcord.engine.population import Population
 from fedcord.engine.requests import Parcel, Reply, Request, pack_call
 from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rounds

@@ -21,9 +21,10 @@ from fedcord.checks.faulty_transport import FaultPlan, FaultyTransport, Tamperin
 from fedcord.core.contract import Algorithm, ServerState
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors, hash_tensors
-from fedcord.engine.federation import Federation, Patience
+from fedcord.engine.federation import Federation
 from fedcord.engine.memory_store import InProcessMemory
 from fedcord.engine.node import ClientNode
+from fedcord.engine.patience import Patience
 from fedcord.engine.requests import (
     MASKING,
     Parcel,

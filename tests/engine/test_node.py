@@ -136,6 +136,19 @@ def test_evaluate_and_predict_agree() -> None:
     assert int(hits.sum()) == wanted.correct
 
 
+def test_predictions_at_a_site_are_averaged_over_views() -> None:
+    algorithm, values = FedAvg(LOCAL), {**federation.IMAGE, "test_views": "mirror"}
+    people = federation.population(values)
+    inputs, env = people.client(3).test.inputs, federation.env(values)
+    shared = algorithm.init(env).shared
+    node = ClientNode(algorithm, env.task, people, InProcessMemory())
+    request = Request("predict", {**shared, INPUTS: inputs}, step=1)
+    (answer,) = _asked(node, request, 3)
+    alone = algorithm.predictor(shared, {}, env).scores
+    mean = (alone(env.task.prepare(inputs)) + alone(env.task.prepare(inputs.flip(3)))) / 2
+    torch.testing.assert_close(answer.tensors["scores"], mean)
+
+
 def test_forget_gives_the_update_to_take_out_and_deletes_what_was_kept() -> None:
     algorithm = MOON(local=LOCAL)
     node, request = _node(algorithm), _request(algorithm)

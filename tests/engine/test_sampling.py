@@ -18,7 +18,10 @@ from fedcord.engine.sampling import (
     sample_clients,
 )
 from fedcord.experiment.config import ENGINES
+from fedcord.experiment.finished_run import read_finished
+from fedcord.report.load import load_run
 from tests.algorithms.oneshot.small_runs import preset
+from tests.cli.command import fedcord as command
 
 
 def test_rounds_are_exchanges_but_phases_of_a_method_are_one() -> None:
@@ -111,6 +114,18 @@ def test_clients_can_be_missing_when_encoders_are_made_or_when_sums_are(
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["clients"] for line in lines] == [6, encoders, senders]
     assert lines[1]["server_metrics"]["encoders"] == encoders
+    assert load_run(run).config["participation"] == list(participation)
+    assert read_finished(run).config.participation == participation
+
+
+def test_shares_by_round_are_written_with_commas(tmp_path: Path) -> None:
+    flags = ["--participation", "1,0.5", "--rounds", "2", "--clients", "4", "--subset", "200"]
+    done = command("run", "fedavg", *flags, "--quiet", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0
+    assert read_finished(tmp_path / "run").config.participation == (1.0, 0.5)
+    done = command("run", "fedavg", "--participation", "1,2", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "must be > 0 and <= 1" in done.stderr
 
 
 def test_rounds_that_only_look_have_no_clients_of_their_own(tmp_path: Path) -> None:

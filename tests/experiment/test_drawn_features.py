@@ -63,6 +63,21 @@ def test_own_models_differ_and_are_asked_for_by_client(tmp_path: Path) -> None:
         draw_feature_map(run, client=9)
 
 
+@pytest.mark.parametrize("name", ["ditto", "pfedme", "per-fedavg"])
+def test_a_client_has_its_own_beside_the_common_model(name: str, tmp_path: Path) -> None:
+    run = finished(name, tmp_path)
+    common, first, third = (draw_feature_map(run, client=client) for client in (None, 0, 2))
+    assert not np.allclose(offsets(common)[0], offsets(first)[0])
+    assert not np.allclose(offsets(first)[0], offsets(third)[0])
+
+
+def test_own_heads_on_common_features_are_told(tmp_path: Path) -> None:
+    run = finished("fedrod", tmp_path)
+    draw_feature_map(run)
+    with pytest.raises(ConfigError, match="fedrod its features are those of the model that all"):
+        draw_feature_map(run, client=2)
+
+
 def test_a_class_that_nobody_holds_has_no_star(tmp_path: Path) -> None:
     """Two clients of one class each: eight classes stay without a prototype."""
     run = tmp_path / "run"
@@ -75,8 +90,10 @@ def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no finished run"):
         draw_feature_map(tmp_path)
     run = finished("fedavg", tmp_path)
-    with pytest.raises(ConfigError, match="one model for all clients"):
+    with pytest.raises(ConfigError, match=r"client 1: .* fedavg its features are those of the"):
         draw_feature_map(run, client=1)
+    with pytest.raises(ConfigError, match=r"client 9 is not in this run; its clients are 0, 1, 2"):
+        draw_feature_map(run, client=9)
     other = tmp_path / "afl"
     fedcord.run("afl", out=other, clients=4, subset=200)
     with pytest.raises(ConfigError, match="no single network"):

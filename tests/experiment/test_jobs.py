@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
-import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,18 +16,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedcord import FedAvg, compare
-from fedcord.cli import compare_command
 from fedcord.core.errors import CheckpointError, ConfigError
-from fedcord.data.dataset import Dataset, Split
-from fedcord.engine import child, shared_block
 from fedcord.experiment import job, jobs, workers
 from fedcord.experiment.compare import make_study
-from fedcord.experiment.job_data import can_be_handed_over, dataset_from, handed_over
-from fedcord.experiment.job_order import JobOrder, estimated_cost
+from fedcord.experiment.job_data import handed_over
 from fedcord.experiment.jobs import Job, job_count
 from fedcord.experiment.load import load_config
 from fedcord.experiment.news import RunNews, StudyNews
@@ -147,26 +139,6 @@ def test_what_ends_a_study_comes_back_as_the_same_error(error: Exception) -> Non
     assert str(again) == str(error)
 
 
-def test_the_biggest_go_first_and_measured_seconds_win() -> None:
-    order = JobOrder({"big": 100.0, "middle": 10.0, "small": 1.0})
-    assert max(["small", "big", "middle"], key=order.expected) == "big"
-    assert not order.is_measured
-    order.measured("small", 40.0)
-    order.measured("small", 60.0)
-    order.measured("big", 5.0)
-    assert order.expected("small") == 50.0
-    assert order.expected("middle") == 10.0 * (0.05 + 50.0) / 2  # its cost at the others' pace
-    assert order.seconds_left(["small", "small"], [("big", 2.0)], jobs=2) == (100 + 3) / 2
-    assert order.seconds_left([], [("small", 10.0), ("big", 7.0)], jobs=2) == 40.0
-
-
-def test_a_cost_counts_rounds_epochs_and_weights() -> None:
-    usual = load_config({"rounds": 3, "params": {"local": {"epochs": 2}}})
-    assert estimated_cost(usual, 10) == 3 * 2 * 10
-    assert estimated_cost(replace(usual, participation=0.5), 10) == 3 * 10
-    assert estimated_cost(load_config({"algorithm": "afl"}), 0) == 1
-
-
 def test_how_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "available_cores", lambda: 8)
     one, three = load_config({}), load_config({"threads": 3})
@@ -187,45 +159,6 @@ def test_wrong_numbers_are_told_before_anything_is_written(tmp_path: Path) -> No
     assert done.returncode == 2
     assert done.stderr.startswith("error: jobs = 0: must be a whole number")
     assert not (tmp_path / "s").exists()
-
-
-def _with_everything() -> Dataset:
-    train = Split(
-        np.arange(12, dtype=np.uint8).reshape(3, 1, 2, 2),
-        np.array([0, 1, 1]),
-        {"domain": np.array([0, 0, 1])},
-        ("a.png", "b.png", "ä.png"),
-    )
-    test = Split(
-        np.zeros((0, 1, 2, 2), np.uint8), np.zeros(0, np.int64), {"domain": np.zeros(0, np.int64)}
-    )
-    names = {"domain": ("here", "there")}
-    return Dataset("mine", "image", train, test, ("x", "y"), (0.5,), (0.25,), names, notes=("odd",))
-
-
-def test_data_without_a_name_arrives_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = _with_everything()
-    dataset.train.inputs.flags.writeable = False
-    for room in (2**40, 0):  # in shared memory, and where that is too small
-        monkeypatch.setattr(shutil, "disk_usage", lambda path, r=room: _Usage(r))
-        with handed_over(dataset) as data:
-            assert data is not None
-            again = dataset_from(data.file, json.loads(json.dumps(data.plain)))
-            for part in ("train", "test"):
-                own, other = getattr(dataset, part), getattr(again, part)
-                assert own.inputs.tobytes() == other.inputs.tobytes()
-                assert own.inputs.shape == other.inputs.shape
-                assert own.groups["domain"].tolist() == other.groups["domain"].tolist()
-                assert own.files == other.files
-            assert replace(again, train=dataset.train, test=dataset.test) == dataset
-    odd = replace(dataset, notes=(object(),))  # type: ignore[arg-type]
-    assert can_be_handed_over(dataset)
-    assert not can_be_handed_over(odd)
-
-
-@dataclass(frozen=True)
-class _Usage:
-    free: int
 
 
 def test_what_others_cannot_import_runs_here(
@@ -256,89 +189,8 @@ def test_what_others_cannot_import_runs_here(
     ]
 
 
-def test_processes_stay_for_the_next_study_and_who_is_killed_meanwhile_is_replaced(
-    tmp_path: Path,
-) -> None:
-    small = {**COMMON, "dataset": "synthetic?samples=60&dim=3", "model": ["mlp:2"], "rounds": 1}
-    study = make_study(["fedavg"], small, 2)
-    with contextlib.closing(workers.Workers()) as crew:
-        crew.start(2)  # before anybody knows what for
-        first = [one.process for one in crew.children]
-        for name in ("a", "b"):
-            assert run_study(study, tmp_path / name, Place(None), jobs=2, workers=crew) == []
-            assert [one.process for one in crew.children] == first
-        os.kill(first[0].pid, signal.SIGKILL)
-        first[0].wait()
-        assert run_study(study, tmp_path / "c", Place(None), jobs=2, workers=crew) == []
-        after = [one.process for one in crew.children]
-        assert first[1] in after
-        assert first[0] not in after
-    assert all(process.poll() is not None for process in (*first, *after))
-    results = [
-        {run.name: json.loads((run / "result.json").read_text())["state_hash"] for run in runs}
-        for runs in ((tmp_path / name / "fedavg").iterdir() for name in "abc")
-    ]
-    assert results[0] == results[1] == results[2]
-
-
-class _Asked(workers.Workers):
-    """How many processes were asked for; none is started."""
-
-    count: int | None = None
-
-    def start(self, count: int) -> None:
-        self.count = count
-
-
-@pytest.mark.parametrize(
-    ("words", "count"),
-    [
-        (["fedavg", "afl", "--jobs", "3"], 3),
-        (["fedavg", "--jobs", "8"], 3),
-        (["fedavg", "--jobs", "8", "--seeds", "2"], 2),
-        (["fedavg", "afl", "--jobs", "1"], 0),
-        (["fedavg", "--jobs", "8", "--seeds", "1"], 0),
-        (["fedavgg", "--jobs", "2"], None),
-        (["study.toml", "--jobs", "2"], None),
-        (["fedavg", "--jobs", "many"], None),
-        (["fedavg", "--jobs", "2", "--seeds", "0"], None),
-        (["fedavg", "--jobs", "2", "--resume"], None),
-        (["fedavg", "--jobs", "2", "--engine", "processes"], None),
-        (["fedavg", "--jobs", "2", "--device", "cuda"], None),
-    ],
-)
-def test_processes_are_started_ahead_only_where_they_are_needed(
-    words: list[str], count: int | None
-) -> None:
-    parser = argparse.ArgumentParser()
-    compare_command.add_arguments(parser)
-    asked = _Asked()
-    compare_command.start_ahead(parser.parse_args(words), asked)
-    assert asked.count == count
-
-
-def test_a_process_imports_no_more_than_its_runs_need() -> None:
-    """What PyTorch brings in by the way costs each worker, and each message to a site, seconds."""
-    code = """
-import sys
-import fedcord.experiment.job
-from fedcord.models.registry import network_factory
-network_factory("mlp:2", kind="vector", input_shape=(3,), num_classes=2)(None)
-heavy = {"sympy", "fedcord.report.build", "matplotlib", "sklearn", "pandas", "pyarrow", "flwr"}
-assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def _noting(notes: list[str]) -> StudyNews:
     return StudyNews(note=notes.append)
-
-
-def test_shared_memory_without_room_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert child.available_cores() >= 1
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: _Usage(10))
-    with shared_block.nameless_file({}) as file:
-        assert not os.readlink(f"/proc/self/fd/{file.fileno()}").startswith("/dev/shm")
 
 
 STUDY = ["compare", "fedavg", "fedprox", "--seeds", "2", "--rounds", "40", "--clients", "3"]

@@ -19,7 +19,7 @@ ASKED_FOR = {
     *("fedacnnl-time", "fedacnnl-accuracy", "afl-partitions"),
     *("accord-ablation", "accord-cifar10", "accord-datasets", "accord-encoders"),
     *("accord-main", "accord-mixed", "accord-public"),
-    *("accord-participation", "accord-private"),
+    *("accord-full", "accord-participation", "accord-private", "accord-controls", "accord-views"),
 }
 NEEDS_NO_DOWNLOAD = ("digits", "synthetic")
 

@@ -86,4 +86,9 @@ def content(root: Path) -> dict[str, Any]:
 
 
 def _timeless(values: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in values.items() if k not in ("seconds", "run_dir", "started")}
+    kept = {k: v for k, v in values.items() if k not in ("seconds", "run_dir", "started")}
+    if "took" in kept:
+        kept["took"] = {client: own[:-1] for client, own in kept["took"].items()}
+    if "work" in kept:
+        kept["work"] = {k: v for k, v in kept["work"].items() if k != "cpu_seconds"}
+    return kept

@@ -45,8 +45,9 @@ def test_the_table_marks_the_best_of_every_study(studies: Path) -> None:
     text = (studies / "all.md").read_text(encoding="utf-8")
     assert text in done.stdout
     assert "| a | 55.0 [42.5, 66.9] | **71.0** [68.5, 73.4] | 85.0 [3.7, 99.9] |" in text
-    assert "| c | 40.0 | 20.0 | 25.0 [1.1, 90.8] | 28.3 |" in text  # equal values, no interval
-    assert "| only | – | – | **92.5** [11.2, 99.9] | – | – |" in text
+    # equal values, no interval; two scores below a third, and the mean without them
+    assert "| c | 40.0 | 20.0 ‡ | 25.0 [1.1, 90.8] ‡ | 28.3 | 40.0 |" in text
+    assert "| only | – | – | **92.5** [11.2, 99.9] | – | – | – |" in text
     assert "2 to 3 seeds in each study" in text
 
 

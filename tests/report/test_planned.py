@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcord.report.html import Panels, render_page
+from fedcord.report.figures import Panels
+from fedcord.report.html import render_page
 from fedcord.report.leaderboard import Leaderboard, leaderboard
 from fedcord.report.load import load_runs
 from fedcord.report.reproduction import reproduction_page

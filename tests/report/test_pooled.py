@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
-from fedcord.statistics import stratified_difference
+from fedcord.statistics import random_effects, stratified_difference
 from tests.cli.command import fedcord
 from tests.report.conftest import assert_refused, write_run, write_studies
 
@@ -50,6 +51,55 @@ def test_shared_seeds_are_said(studies: Path) -> None:
         write_run(studies / "again", "moon", seed, 0.6 + seed / 10, partition_hash="xy"[seed])
     words = ("report", "low", "again", "--against", "fedavg", "--pooled", "all.md")
     assert "one data set share the seeds 0 and 1" in fedcord(*words, cwd=studies).stdout
+
+
+SCORES = {  # by data set and skew, of two methods under the same three seeds
+    ("mnist", "0.1"): ([0.60, 0.66, 0.69], [0.50, 0.55, 0.60]),
+    ("mnist", "0.5"): ([0.75, 0.70, 0.74], [0.60, 0.66, 0.61]),
+    ("svhn", "0.1"): ([0.41, 0.45, 0.40], [0.40, 0.40, 0.41]),
+    ("usps", "0.1"): ([0.91, 0.90, 0.93], [0.70, 0.65, 0.72]),
+}
+
+
+def test_data_sets_are_a_sample_and_skews_of_one_are_one(tmp_path: Path) -> None:
+    """Skews with equal seeds are averaged seed by seed, then come data sets."""
+    folders = []
+    for (data, skew), scores in SCORES.items():
+        folders.append(f"{data}-{skew}")
+        for name, values in zip(("moon", "fedavg"), scores, strict=True):
+            for seed, value in enumerate(values):
+                config = {"dataset": data, "partition": f"dirichlet:{skew}"}
+                write_run(tmp_path / folders[-1], name, seed, value, config=config)
+    words = ("report", *folders, "--against", "fedavg", "--pooled", "all.md", "--json")
+    done = fedcord(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    gaps = {place: np.subtract(*scores) for place, scores in SCORES.items()}
+    mnist = (gaps["mnist", "0.1"] + gaps["mnist", "0.5"]) / 2
+    units = [mnist, gaps["svhn", "0.1"], gaps["usps", "0.1"]]
+    means, variances = [own.mean() for own in units], [own.var(ddof=1) / 3 for own in units]
+    (moon,) = json.loads(done.stdout)["others"]
+    expected = random_effects(means, variances)
+    assert moon["beyond"]["mean"] == pytest.approx(expected.mean)
+    assert moon["beyond"]["spread"] == pytest.approx(expected.spread)
+    assert moon["beyond"]["interval"]["low"] == pytest.approx(expected.interval.low)
+    assert list(moon["by_dataset"].values()) == pytest.approx(means)
+    assert moon["beyond_p_holm"] == pytest.approx(expected.p)
+    # of these studies: each counts once, so that mnist counts twice
+    parts = np.array([4 * variances[0], variances[1], variances[2]])
+    freedom = parts.sum() ** 2 / (parts**2 / 2).sum()
+    mean = np.mean([own.mean() for own in gaps.values()])
+    half = student.ppf(0.975, freedom) * np.sqrt(parts.sum()) / 4
+    assert moon["difference"]["mean"] == pytest.approx(mean)
+    assert moon["difference"]["interval"]["high"] == pytest.approx(mean + half)
+    text = (tmp_path / "all.md").read_text(encoding="utf-8")
+    assert "| algorithm | mnist | svhn | usps | data sets like these | 95 % interval | τ |" in text
+    assert "3 data sets as a sample" in text
+    assert "averaged seed by seed before spreads are taken" in text
+
+
+def test_one_data_set_says_nothing_about_others(studies: Path) -> None:
+    words = ("report", "low", "high", "--against", "fedavg", "--pooled", "all.md")
+    assert "they say nothing about other data sets" in fedcord(*words, cwd=studies).stdout
 
 
 def test_equal_seeds_of_different_data_share_nothing(studies: Path) -> None:

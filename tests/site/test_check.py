@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedcord.core.errors import ConfigError
 from fedcord.core.tensors import num_bytes
-from fedcord.engine.federation import Patience
+from fedcord.engine.patience import Patience
 from fedcord.engine.requests import MASKING, Parcel, Request, pack_call, unpack_replies
 from fedcord.experiment.compare import load_study
 from fedcord.experiment.run import Place, run

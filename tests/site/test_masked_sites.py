@@ -13,7 +13,7 @@ import pytest
 
 from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.data.facts import Stated
-from fedcord.engine.federation import Patience
+from fedcord.engine.patience import Patience
 from fedcord.engine.requests import (
     MASKING,
     Parcel,

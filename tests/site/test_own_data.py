@@ -15,7 +15,7 @@ from fedcord.core.examples import ClientData, Examples
 from fedcord.data.facts import Stated
 from fedcord.data.formats.images import channel_statistics
 from fedcord.data.standardise import standardisation
-from fedcord.engine.federation import Patience
+from fedcord.engine.patience import Patience
 from fedcord.engine.requests import unpack_replies
 from fedcord.engine.rounds import RoundRecord
 from fedcord.experiment import run as run_module

@@ -12,7 +12,7 @@ import pytest
 from fedcord.core.errors import CheckpointError, ConfigError, DataError, ProtocolError
 from fedcord.data.facts import DataFacts, Stated
 from fedcord.data.tables.sums import TableSums
-from fedcord.engine.federation import Patience
+from fedcord.engine.patience import Patience
 from fedcord.engine.requests import Parcel, Request, pack_call, unpack_replies
 from fedcord.experiment.build import build_experiment
 from fedcord.experiment.config import RunConfig

@@ -42,6 +42,17 @@ def test_a_failure_is_told_with_its_reason(growing: GrowingRun) -> None:
     assert (run["state"], run["problem"]) == ("failed", "client 2 sent a loss that is not finite")
 
 
+def test_notes_that_differ_in_numbers_only_are_one_line(growing: GrowingRun) -> None:
+    growing.begin()
+    first = json.loads(growing.lines[0])
+    notes = [f"client {k}: {8 + k} examples are fewer than local.batch_size" for k in (1, 2, 5)]
+    (growing.folder / "metrics.jsonl").write_text(json.dumps(first | {"notes": notes}) + "\n")
+    (study,) = Follower(growing.folder.parents[2]).look()["studies"]
+    (line,) = study["notes"]
+    assert line.startswith("fedavg, seed 0: client 1: 9 examples are fewer")
+    assert line.endswith("(and 2 more like it).")
+
+
 def test_what_cannot_be_read_hides_nothing_else(growing: GrowingRun) -> None:
     growing.begin()
     broken = growing.folder.parent / "seed-1"

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedcord.advice.evidence import Form
-from fedcord.advice.recommend import Advice, Wishes
+from fedcord.advice.recommend import Advice
+from fedcord.advice.wishes import Wishes
 
 SEEDS = 5
 SHARE = "0.6"
 """Of clients that must stay for masks to come off, as in the documentation."""
 MOST = 4
+UNEQUAL = 0.7
+"""Effective share of classes below which balanced accuracy is what to compare by."""
 UNTRIED = {
     "common": ("accord", "afl", "fedavg", "fafi", "fedprox"),
     "own": ("local", "ditto", "fedrep", "fedper", "apfl"),
@@ -52,7 +55,14 @@ def settling_command(advice: Advice, data_words: Sequence[str]) -> str:
         words += ["--secure", SHARE]
     if wishes.personal:
         words += ["--metric", "client_accuracy"]
+    elif has_unequal_classes(advice):
+        words += ["--metric", "balanced_accuracy"]
     return shlex.join([*words, "--seeds", str(SEEDS)])
+
+
+def has_unequal_classes(advice: Advice) -> bool:
+    """Whether accuracy on everybody's data says more about large classes than about the method."""
+    return not advice.wishes.personal and advice.situation.class_balance < UNEQUAL
 
 
 def _contenders(advice: Advice) -> list[Form]:
@@ -61,6 +71,7 @@ def _contenders(advice: Advice) -> list[Form]:
         return [Form(name, (), None) for name in _untried(advice.wishes)]
     found = {advice.form.algorithm: advice.form}
     passed = [] if advice.passed_over is None else [advice.passed_over.over]
+    passed += [] if advice.unproven is None else advice.unproven[0]
     usual = [lead.over for lead in advice.leads if lead.over.algorithm in ("fedavg", "local-ridge")]
     for form in (*passed, *usual[:1], *(lead.over for lead in advice.leads)):
         is_same_network = form.published == advice.form.published

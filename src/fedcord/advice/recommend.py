@@ -6,7 +6,8 @@
    form without parameters is taken, unless it does not fit or another is `WORTH` points better.
 4. Forms that need a published encoder are ranked apart, since not everybody has one that fits.
 5. A leader that is not shown to be better than the baseline (FedAvg; for personal models, every
-   client alone) gives way to it: what is simple stays until something is shown to beat it.
+   client alone) gives way to the next that is, and where none is, to the baseline itself: what is
+   simple stays until something is shown to beat it.
 
 A difference is shown where a paired interval of the page leaves out zero (and p ≤ 0.05 where the
 page has a corrected one), or where the two methods' own intervals do not overlap.
@@ -23,12 +24,12 @@ from typing import Literal
 from fedcord.advice.evidence import Comparison, Evidence, Form, Measured, On, Setting
 from fedcord.advice.measures import Distance, Measures, distance
 from fedcord.advice.ranking import effects
+from fedcord.advice.wishes import Wishes, fits_of, least_moved, left_out
 
 MOST_NEAR = 8
 WORTH = 1.0
 """Points for which parameters are worth setting."""
 BASELINES: Mapping[On, tuple[str, ...]] = {"common": ("fedavg",), "own": ("local", "local-ridge")}
-NOTHING_SENT = ("local", "local-ridge")
 
 Sureness = Literal[
     "shown on several data sets",
@@ -37,30 +38,6 @@ Sureness = Literal[
     "not shown",
     "no study",
 ]
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What a method must do beside being accurate.
-
-    Attributes:
-        max_bytes: of the whole run, all clients, up and down.
-        max_rounds: exchanges between clients and server.
-        personal: models are for clients' own data, not for everybody's.
-        mixed_networks: clients have different networks.
-        private: the server may read sums of updates only.
-    """
-
-    max_bytes: int | None = None
-    max_rounds: int | None = None
-    personal: bool = False
-    mixed_networks: bool = False
-    private: bool = False
-
-    @property
-    def on(self) -> On:
-        """What counts."""
-        return "own" if self.personal else "common"
 
 
 @dataclass(frozen=True)
@@ -126,11 +103,15 @@ class Advice:
         nearest: the closest of all settings and its distance, near or not.
         form: the recommendation; None where nothing near fits.
         leads: of the recommended form over every other candidate, the closest first.
-        passed_over: the leader by means that is not shown to beat the recommended baseline.
+        passed_over: the leader by means, where the recommendation is a baseline that nothing is
+            shown to beat.
+        unproven: forms that rank above the recommended one but are not shown to beat the baseline,
+            as it is; with the baseline.
         with_published: a form on a published encoder that was ahead; None where there is none.
         sureness: in a word.
         unrecorded: algorithms left out for want of a figure on bytes.
         in_the_open: algorithms left out because masks cover a part of them only.
+        least: where nothing near fits `max_bytes`, what moved least, and how much.
     """
 
     situation: Measures
@@ -140,10 +121,12 @@ class Advice:
     form: Form | None
     leads: tuple[Lead, ...]
     passed_over: Lead | None
+    unproven: tuple[tuple[Form, ...], Form] | None
     with_published: tuple[Form, Lead] | None
     sureness: Sureness
     unrecorded: tuple[str, ...]
     in_the_open: tuple[str, ...]
+    least: tuple[Form, float] | None
 
     @property
     def is_any_near(self) -> bool:
@@ -158,7 +141,7 @@ def advise(situation: Measures, wishes: Wishes, evidence: Evidence) -> Advice:
         key=lambda pair: (pair[0].size, pair[1].name),
     )
     all_near = [(gap, setting) for gap, setting in placed if gap.is_near]
-    fits = _fits(situation, wishes)
+    fits = fits_of(situation, wishes)
     near = []
     for gap, setting in all_near:
         rows = [
@@ -168,16 +151,10 @@ def advise(situation: Measures, wishes: Wishes, evidence: Evidence) -> Advice:
             near.append(Near(setting, gap, _best_of_each_form(rows, wishes.on)))
     near = near[:MOST_NEAR]
     own = {row.form.algorithm for row in _rows(near, _needs_nothing)}
-    best = _leader(near, wishes.on, lambda form: True)
+    best = next(iter(_ranked(near, wishes.on, lambda form: True)), None)
     # one method alone leads nobody: then those on a published encoder are what was compared
-    form = _leader(near, wishes.on, _needs_nothing) if len(own) > 1 else best
-    passed_over = None
-    if form is not None:
-        usual = _baseline(near, form, wishes.on)
-        if usual is not None:
-            over = _lead(form, usual, near, evidence, wishes.on)
-            if over is not None and not over.is_shown:
-                form, passed_over = usual, _lead(usual, form, near, evidence, wishes.on)
+    ranked = _ranked(near, wishes.on, _needs_nothing if len(own) > 1 else lambda form: True)
+    form, passed_over, unproven = _shown_to_lead(ranked, near, evidence, wishes.on)
     leads = () if form is None else _leads(form, near, evidence, wishes.on)
     if form is not None and form.published is None:  # those on a published encoder stand apart
         leads = tuple(lead for lead in leads if lead.over.published is None)
@@ -194,57 +171,37 @@ def advise(situation: Measures, wishes: Wishes, evidence: Evidence) -> Advice:
         form,
         leads,
         passed_over,
+        unproven,
         with_published,
-        _sureness(form, leads, passed_over, evidence),
-        *_left_out(wishes, [setting.name for _, setting in all_near], evidence),
+        _sureness(form, leads, passed_over is not None, unproven is not None, evidence),
+        *left_out(wishes, [setting.name for _, setting in all_near], evidence),
+        least_moved(situation, wishes, [setting for _, setting in all_near], evidence)
+        if form is None
+        else None,
     )
+
+
+def _shown_to_lead(
+    ranked: list[Form], near: list[Near], evidence: Evidence, on: On
+) -> tuple[Form | None, Lead | None, tuple[tuple[Form, ...], Form] | None]:
+    """The form to recommend, and who was passed over for want of proof; see `Advice`."""
+    if not ranked:
+        return None, None, None
+    leader = ranked[0]
+    usual = _baseline(near, leader, on)
+    if usual is None:
+        return leader, None, None
+    for place, form in enumerate(ranked):
+        if form.algorithm == usual.algorithm:
+            break
+        over = _lead(form, usual, near, evidence, on)
+        if over is not None and over.is_shown:
+            return form, None, (tuple(ranked[:place]), usual) if place else None
+    return usual, _lead(usual, leader, near, evidence, on), None
 
 
 def _needs_nothing(form: Form) -> bool:
     return form.published is None
-
-
-Fits = Callable[[Measured, Setting], bool]
-
-
-def _fits(situation: Measures, wishes: Wishes) -> Fits:
-    def fits(row: Measured, setting: Setting) -> bool:
-        size = expected_bytes(row, setting, situation)
-        return (
-            wishes.on in row.figures
-            and (wishes.max_rounds is None or row.exchanges <= wishes.max_rounds)
-            and (wishes.max_bytes is None or (size is not None and size <= wishes.max_bytes))
-            and wishes.mixed_networks == (len(row.model) > 1)
-            and (wishes.personal or row.form.algorithm not in NOTHING_SENT)
-            and (not wishes.private or row.masked == "all" or row.form.algorithm in NOTHING_SENT)
-        )
-
-    return fits
-
-
-def expected_bytes(row: Measured, setting: Setting, situation: Measures) -> float | None:
-    """What the run moved, scaled up to the clients here; at least that, as some grow faster.
-
-    With fewer clients than the study had, what was measured stays: nobody has counted less.
-    """
-    if row.form.algorithm in NOTHING_SENT:
-        return 0.0
-    if row.bytes is None:
-        return None
-    return row.bytes * max(1.0, situation.clients / setting.measures.clients)
-
-
-def _left_out(
-    wishes: Wishes, near: list[str], evidence: Evidence
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    rows = [r for r in evidence.methods if r.setting in near and wishes.on in r.figures]
-    recorded = {row.form.algorithm for row in rows if row.bytes is not None}
-    silent = {row.form.algorithm for row in rows} - recorded - set(NOTHING_SENT)
-    partly = {row.form.algorithm for row in rows if row.masked == "part"}
-    return (
-        tuple(sorted(silent)) if wishes.max_bytes is not None else (),
-        tuple(sorted(partly)) if wishes.private else (),
-    )
 
 
 def _best_of_each_form(rows: list[Measured], on: On) -> tuple[Measured, ...]:
@@ -262,17 +219,16 @@ def _rows(near: list[Near], may_lead: MayLead) -> list[Measured]:
     return [row for one in near for row in one.candidates if may_lead(row.form)]
 
 
-def _leader(near: list[Near], on: On, may_lead: MayLead) -> Form | None:
-    """The form to take of the algorithm that is ahead; None where there is nothing to rank."""
+def _ranked(near: list[Near], on: On, may_lead: MayLead) -> list[Form]:
+    """Of every algorithm the form to take, the best first."""
     rows = _rows(near, may_lead)
     best: dict[str, dict[str, float]] = {}
     for row in rows:  # within a setting the best come first
         best.setdefault(row.form.algorithm, {}).setdefault(row.setting, row.figures[on].mean)
-    ranked = effects(best)
-    if not ranked:
-        return None
-    leader = next(iter(ranked))
-    return _form_to_take([row for row in rows if row.form.algorithm == leader], on)
+    return [
+        _form_to_take([row for row in rows if row.form.algorithm == name], on)
+        for name in effects(best)
+    ]
 
 
 def _form_to_take(rows: list[Measured], on: On) -> Form:
@@ -348,15 +304,19 @@ def _as_measured(form: Form, near: Near, may_differ: bool) -> Measured | None:
 
 
 def _sureness(
-    form: Form | None, leads: tuple[Lead, ...], passed_over: Lead | None, evidence: Evidence
+    form: Form | None,
+    leads: tuple[Lead, ...],
+    is_fallback: bool,
+    is_outranked: bool,
+    evidence: Evidence,
 ) -> Sureness:
     """By the closest rival of another algorithm: forms of one method are a smaller question."""
     if form is None:
         return "no study"
     rivals = [lead for lead in leads if lead.over.algorithm != form.algorithm]
-    if passed_over is not None or not any(lead.is_shown for lead in rivals):
+    if is_fallback or not any(lead.is_shown for lead in rivals):
         return "not shown"
-    if not all(lead.is_shown for lead in rivals):
+    if is_outranked or not all(lead.is_shown for lead in rivals):
         return "shown against some"
     closest = rivals[0]
     names = {*closest.apart, *(name for one in closest.shown_by for name in one.settings)}

@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from fedcord.advice.command import settling_command
+from fedcord.advice.command import has_unequal_classes, settling_command
 from fedcord.advice.evidence import Comparison, Evidence, Figure, Measured
 from fedcord.advice.measures import Measures
-from fedcord.advice.recommend import Advice, Lead, Near, expected_bytes
+from fedcord.advice.recommend import Advice, Lead, Near
+from fedcord.advice.wishes import expected_bytes
 from fedcord.report.numbers import byte_size, counted, fixed, listed
 
 MOST_RIVALS, MOST_ROWS, MOST_SETTINGS = 4, 3, 3
@@ -115,8 +116,15 @@ def _nothing_near(advice: Advice) -> str:
     ]
     return (
         f"No study near has measured a method with {listed(asked)}, so there is no recommendation. "
-        f"The nearest study is {nearest.words}."
+        f"The nearest study is {nearest.words}.{_least(advice)}"
     )
+
+
+def _least(advice: Advice) -> str:
+    if advice.least is None:
+        return ""
+    form, size = advice.least
+    return f" What moved least near you: {form.words}, {byte_size(size)} for as many clients."
 
 
 def _recommended(advice: Advice) -> str:
@@ -132,6 +140,12 @@ def _recommended(advice: Advice) -> str:
         text += (
             f"\n  Nothing measured near you is shown to beat it. {over.over.words} has the "
             f"highest mean, {_points(-over.points)} above it, which may be chance."
+        )
+    if advice.unproven is not None:
+        others, usual = advice.unproven
+        text += (
+            f"\n  Ranked above it, but not shown to beat {usual.words}: "
+            f"{listed([form.words for form in others])}."
         )
     if advice.with_published is not None:
         form, lead = advice.with_published
@@ -248,6 +262,11 @@ def _remarks(advice: Advice) -> list[str]:
         "Note: labels can be counted; whether inputs look different from client to client cannot. "
         "If scanners, writers or cameras differ, look at the studies of domains, too."
         if skew == "unknown"
+        else "",
+        f"Note: classes are unequal (balance {advice.situation.class_balance:.2f} of 1). Where "
+        "they are so in the test, too, knowing only the largest class gives a high accuracy, and "
+        "accuracies are what stands here; the command compares by balanced accuracy."
+        if has_unequal_classes(advice)
         else "",
         f"Note: {listed(list(advice.unrecorded))} cannot be judged by --max-bytes: pages near you "
         "do not say what they moved."

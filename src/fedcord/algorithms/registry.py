@@ -143,6 +143,12 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "any averaging method, its classifier replaced at the end by the exact ridge one",
             "averaging",
         ),
+        "deep-head": AlgorithmInfo(
+            "fedcord.algorithms.averaging.deep_head:DeepHead",
+            "any averaging method, at the end accord's exact head on all stages of its network",
+            "averaging",
+            {"joint": {"layers": {"maps": "all"}}},
+        ),
         "ccvr": AlgorithmInfo(
             "fedcord.algorithms.averaging.ccvr:CCVR",
             "any averaging method, its classifier calibrated on drawn features (Luo et al. 2021)",

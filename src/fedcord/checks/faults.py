@@ -8,7 +8,7 @@ from fedcord.checks.compare import difference
 from fedcord.checks.faulty_transport import FaultPlan, FaultyTransport
 from fedcord.checks.subject import Outcome, Subject
 from fedcord.core.errors import FedcordError
-from fedcord.engine.federation import Patience
+from fedcord.engine.patience import Patience
 
 REPEATED = FaultPlan(seed=1, duplicate=0.5, reorder=True)
 LOSING = {

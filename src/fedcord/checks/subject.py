@@ -13,9 +13,10 @@ from fedcord.checks.walk import Around, RecordingEnv, Walk, just_call, walk
 from fedcord.core.contract import Algorithm, ClientId, ServerState
 from fedcord.core.task import Task
 from fedcord.engine.blueprint import Blueprint
-from fedcord.engine.federation import Federation, Patience
+from fedcord.engine.federation import Federation
 from fedcord.engine.memory_store import InProcessMemory
 from fedcord.engine.node import ClientNode
+from fedcord.engine.patience import Patience
 from fedcord.engine.population import Population
 from fedcord.engine.rounds import RoundRecord, Schedule, finish_clients, run_rounds
 from fedcord.engine.transport import Transport

@@ -14,7 +14,7 @@ from fedcord.core.errors import ConfigError, shown
 from fedcord.core.toml import parse_value
 
 if TYPE_CHECKING:
-    from fedcord.advice.recommend import Wishes
+    from fedcord.advice.wishes import Wishes
 
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -91,7 +91,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
 
 def _wishes(arguments: argparse.Namespace) -> Wishes:
-    from fedcord.advice.recommend import Wishes
+    from fedcord.advice.wishes import Wishes
 
     problems = []
     size, rounds = None, None

@@ -14,7 +14,7 @@ from fedcord.core.toml import parse_value
 from fedcord.metrics.registry import DEFAULT
 
 if TYPE_CHECKING:
-    from fedcord.engine.federation import Patience
+    from fedcord.engine.patience import Patience
     from fedcord.experiment.run import Place
 
 DATA_FLAGS = {
@@ -291,7 +291,7 @@ def place_of_nodes(arguments: argparse.Namespace, out: Path | None) -> Place:
 def patience_from(arguments: argparse.Namespace) -> Patience:
     """How long to wait for whom."""
     from fedcord.core.params import build
-    from fedcord.engine.federation import Patience
+    from fedcord.engine.patience import Patience
 
     given = {"quorum": arguments.quorum, "deadline": arguments.deadline}
     values = {name: parse_value(text) for name, text in given.items() if text is not None}

@@ -55,6 +55,10 @@ COMMANDS = {
         "invariance_command",
         "measure how much other partitions of the same data change a model",
     ),
+    "audit": (
+        "audit_command",
+        "attack a finished run: how well can others tell which samples were in it?",
+    ),
     "site": ("site_command", "what runs where the data is: check a study, predict"),
     "list": (
         "list_command",

@@ -14,9 +14,14 @@ from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.metrics.registry import find_metric
 
 if TYPE_CHECKING:
+    from fedcord.report.equivalent import Equivalent
     from fedcord.report.leaderboard import Leaderboard
     from fedcord.report.overview import Overview
     from fedcord.report.pooled import PooledAgainst
+
+
+MARGIN = 2.0
+"""Points that `--equivalent` calls no difference."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +44,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="no report, but one table (.md) of --against NAME over all DIRs together, each a "
         "study of its own",
+    )
+    parser.add_argument(
+        "--equivalent",
+        type=path,
+        metavar="FILE",
+        help="no report, but one table (.md): is every algorithm as good in one setting as in "
+        "another? DIRs are two studies of each data set with the same seeds, first all of one "
+        "setting, then all of the other",
+    )
+    parser.add_argument(
+        "--margin",
+        type=float,
+        metavar="M",
+        help=f"what --equivalent calls no difference, in points (default {MARGIN:g})",
     )
     parser.add_argument(
         "--overview",
@@ -67,7 +86,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how --feature-map comes to a plane (default pca)",
     )
     parser.add_argument(
-        "--client", type=int, metavar="K", help="whose model, where every client keeps its own"
+        "--client",
+        type=int,
+        metavar="K",
+        help="whose own model (default: the one that all share, or the first client's)",
     )
     parser.add_argument(
         "--data-dir", action="append", type=path, metavar="DIR", help="data folder (--feature-map)"
@@ -85,7 +107,7 @@ def execute(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"no such folder: {', '.join(missing)}; name folders with runs.")
     asked = {
         f"--{name.replace('_', '-')}": getattr(arguments, name)
-        for name in ("against", "overview", "pareto", "feature_map")
+        for name in ("against", "overview", "equivalent", "pareto", "feature_map")
     }
     given = [name for name, value in asked.items() if value is not None]
     if len(given) > 1:
@@ -93,12 +115,16 @@ def execute(arguments: argparse.Namespace) -> None:
     extra = [f"--{name}" for name in ("plane", "client") if getattr(arguments, name) is not None]
     if extra and arguments.feature_map is None:
         raise ConfigError(f"{' and '.join(extra)}: of use with --feature-map FILE only.")
+    if arguments.margin is not None and arguments.equivalent is None:
+        raise ConfigError("--margin: of use with --equivalent FILE only.")
     if arguments.pooled is not None:
         if arguments.against is None:
             raise ConfigError("--pooled compares with one algorithm; name it: --against NAME.")
         _write_pooled(arguments)
     elif arguments.overview is not None:
         _write_overview(arguments)
+    elif arguments.equivalent is not None:
+        _write_equivalent(arguments)
     elif arguments.feature_map is not None:
         _draw_feature_map(arguments)
     elif arguments.pareto is not None:
@@ -200,12 +226,21 @@ def _write_overview(arguments: argparse.Namespace) -> None:
     _write_table(overview(*boards), arguments.overview, arguments.json)
 
 
+def _write_equivalent(arguments: argparse.Namespace) -> None:
+    from fedcord.report.equivalent import equivalent
+
+    _check_table(arguments.equivalent)
+    margin = MARGIN if arguments.margin is None else arguments.margin
+    boards = _side_by_side(arguments.folders, arguments.metric)
+    _write_table(equivalent(*boards, margin), arguments.equivalent, arguments.json)
+
+
 def _check_table(file: Path) -> None:
     if file.suffix.lower() != ".md":
         raise ConfigError(f"a table cannot be written to '{file.name}'; allowed ending: .md.")
 
 
-def _write_table(table: PooledAgainst | Overview, file: Path, as_json: bool) -> None:
+def _write_table(table: PooledAgainst | Overview | Equivalent, file: Path, as_json: bool) -> None:
     from fedcord.core.atomic import write_output
 
     write_output(file, table.to_markdown())

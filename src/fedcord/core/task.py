@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.passes import PassCounter
 from fedcord.core.tensors import Tensors
 
 T = TypeVar("T")
@@ -97,6 +98,7 @@ class Task:
             there are.
         test_views: views that a model is asked about beside an input itself, wherever it predicts;
             the scores are averaged by `fedcord.core.prediction`, and algorithms need not know.
+        passes: counts what passes through the networks.
     """
 
     num_classes: int
@@ -110,6 +112,7 @@ class Task:
         default=_none_by_name, repr=False, compare=False
     )
     test_views: tuple[View, ...] = ()
+    passes: PassCounter = field(default_factory=PassCounter, repr=False, compare=False)
     _scratch: dict[int, nn.Module] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -127,7 +130,7 @@ class Task:
 
     def initial_network(self, generator: Generator, client: int | None = None) -> nn.Module:
         """A new network with weights drawn from `generator`."""
-        return self.networks[self.architecture(client)](generator).to(self.device)
+        return self._made(self.architecture(client), generator)
 
     def network_with(self, tensors: Tensors, client: int | None = None) -> nn.Module:
         """A network holding copies of `tensors`, in evaluation mode.
@@ -144,8 +147,15 @@ class Task:
         """The network `network_with` reuses, with whatever weights it last held."""
         which = self.architecture(client)
         if which not in self._scratch:
-            self._scratch[which] = self.networks[which](None).to(self.device)
+            self._scratch[which] = self._made(which, None)
         return self._scratch[which]
+
+    def fresh_network(self, client: int | None = None) -> nn.Module:
+        """A network of its own whose weights are undefined."""
+        return self._made(self.architecture(client), None)
+
+    def _made(self, which: int, generator: Generator | None) -> nn.Module:
+        return self.passes.watch(self.networks[which](generator).to(self.device))
 
     def stages(self, client: int | None = None) -> Mapping[str, tuple[int, ...]]:
         """Shapes of one sample's maps in a client's network, by stage; see `LayeredNetwork`."""

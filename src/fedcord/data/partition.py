@@ -26,7 +26,7 @@ from fedcord.core.errors import ConfigError, DataError, unknown_name
 from fedcord.core.params import build
 from fedcord.data.longtail import longtail_pool, longtail_problem
 from fedcord.data.partitioners.from_file import hash_clients
-from fedcord.data.partitioners.iid import dealt_anew
+from fedcord.data.partitioners.iid import redistributed
 from fedcord.data.partitioners.partitioner import (
     Indices,
     NamesClients,
@@ -159,8 +159,8 @@ def make_partition(
         )
     source = Source(labels, pool, num_classes, groups, group_names)
     parts = partitioner.split(source, num_clients, seed)
-    if asked.is_dealt_anew:
-        parts = dealt_anew(parts, seed)
+    if asked.is_redistributed:
+        parts = redistributed(parts, seed)
     # order means nothing to a client; sorted, equal assignments have equal hashes
     clients = tuple(np.sort(part).astype(np.int64, copy=False) for part in parts)
     if not any(len(part) for part in clients):
@@ -168,8 +168,8 @@ def make_partition(
             f"partition '{spec}' leaves every client without examples; give at least one client "
             "an example."
         )
-    text = _canonical(spec, partitioner, ratio, asked.is_dealt_anew)
-    if asked.is_dealt_anew:  # names and tests were of the examples that clients had
+    text = _canonical(spec, partitioner, ratio, asked.is_redistributed)
+    if asked.is_redistributed:  # names and tests were of the examples that clients had
         return Partition(text, clients)
     names: tuple[str, ...] = ()
     if isinstance(partitioner, NamesClients):
@@ -185,13 +185,13 @@ class _Asked:
     Attributes:
         partitioner: None where it cannot be made.
         ratio: the long-tail factor, 1 for none.
-        is_dealt_anew: whether clients get random examples instead, as many as they would have.
+        is_redistributed: whether clients get random examples instead, as many as they would have.
         problems: all that is wrong with the text.
     """
 
     partitioner: Partitioner | None
     ratio: float
-    is_dealt_anew: bool
+    is_redistributed: bool
     problems: list[str]
 
 
@@ -265,7 +265,7 @@ def _check_labels(labels: Indices, num_classes: int, groups: Mapping[str, NDArra
             )
 
 
-def _canonical(spec: str, partitioner: Any, ratio: float, is_dealt_anew: bool) -> str:
+def _canonical(spec: str, partitioner: Any, ratio: float, is_redistributed: bool) -> str:
     """The one spelling of a partition: parameters at their default are left out."""
     name = PartitionText.parse(spec).name
     info = PARTITIONS[name]
@@ -276,5 +276,5 @@ def _canonical(spec: str, partitioner: Any, ratio: float, is_dealt_anew: bool) -
             text += f":{text_of(value)}"
         elif value != field.default:
             text += f",{field.name}={text_of(value)}"
-    text += ",examples=iid" if is_dealt_anew else ""
+    text += ",examples=iid" if is_redistributed else ""
     return text if ratio == 1 else f"{text},longtail={text_of(float(ratio))}"

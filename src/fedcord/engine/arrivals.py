@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
 from fedcord.core.contract import Algorithm, ClientId, Env, Observes, Update
 from fedcord.core.errors import NumericalError, ProtocolError
+from fedcord.core.passes import Passes
 from fedcord.engine.federation import Missing
-from fedcord.engine.requests import Reply, Request
+from fedcord.engine.requests import TOOK, Reply, Request
 from fedcord.engine.visits import check_update
 
 
@@ -32,6 +34,7 @@ class Arrivals:
         saved_seconds: how long work took that was done before.
         notes: what the algorithm observed.
         client_metrics: what else clients report.
+        took: passes and seconds of their work, of those who tell.
     """
 
     algorithm: Algorithm
@@ -48,6 +51,7 @@ class Arrivals:
     saved_seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     client_metrics: dict[ClientId, dict[str, float]] = field(default_factory=dict)
+    took: dict[ClientId, Passes] = field(default_factory=dict)
 
     def check(self, answers: Iterator[Reply | Missing]) -> Iterator[tuple[ClientId, Update]]:
         """The updates of an open round; whatever else comes is counted and left out."""
@@ -77,12 +81,19 @@ class Arrivals:
             self.refused.append(str(error))
             return None
         self.accepted += 1
-        self.saved_seconds += float(reply.values.get("saved_seconds", 0.0))
+        self.count_cost(reply, client)
         if "train_loss" in update.metrics:
             self.loss_sum += update.weight * update.metrics["train_loss"]
             self.loss_weight += update.weight
         self._listen(client, update.metrics)
         return update
+
+    def count_cost(self, reply: Reply, client: ClientId) -> None:
+        """What the work of a reply took; a client that tells nonsense has told nothing."""
+        saved = reply.values.get("saved_seconds")
+        self.saved_seconds += saved if isinstance(saved, int | float) else 0.0
+        with contextlib.suppress(ValueError):
+            self.took[client] = Passes.from_plain(reply.values.get(TOOK))
 
     def _listen(self, client: ClientId, metrics: Mapping[str, float]) -> None:
         more = {name: value for name, value in metrics.items() if name != "train_loss"}

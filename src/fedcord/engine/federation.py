@@ -14,10 +14,11 @@ from typing import Any
 from fedcord.core.contract import ClientId
 from fedcord.core.errors import ConfigError, FedcordError, ProtocolError
 from fedcord.core.names import client_said, clients_listed, told_name
-from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, num_bytes, prefixed
 from fedcord.engine.agreement import Agreement, Introduction
 from fedcord.engine.evaluation import BATCH
+from fedcord.engine.holders import Holders
+from fedcord.engine.patience import Patience
 from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replies
 from fedcord.engine.traffic import ROUND, WEIGHT_BYTES, Phase, Traffic
 from fedcord.engine.transport import PARCELS_PER_NODE, Delivery, Outcome, Transport
@@ -57,22 +58,6 @@ class Missing:
     reason: str
 
 
-@dataclass(frozen=True)
-class Patience:
-    """How long to wait for whom.
-
-    Attributes:
-        quorum: the share of the clients asked that must answer for a round to count.
-        deadline: seconds a round waits for answers; None: as long as it takes.
-    """
-
-    quorum: float = param(1.0, "share of clients that must answer", at_least=0, at_most=1)
-    deadline: float | None = param(None, "seconds a round waits; none: no limit", at_least=0)
-
-    def __post_init__(self) -> None:
-        check_params(self)
-
-
 class Federation:
     """All the clients there are, as far as the server can know.
 
@@ -80,6 +65,7 @@ class Federation:
         members: by client, what nodes told of it.
         common_test: examples of the common test set; 0 where there is none.
         traffic: bytes by phase, since somebody last took it.
+        holders: who was sent what for training.
         events: what went wrong with whom, since somebody last emptied the list.
     """
 
@@ -101,6 +87,7 @@ class Federation:
         self.members: dict[ClientId, Member] = {}
         self.common_test = 0
         self.traffic: dict[Phase, Traffic] = {}
+        self.holders = Holders()
         self.events: list[str] = []
         self.patience = patience
         self._transport = transport
@@ -220,7 +207,8 @@ class Federation:
         if own is not None:
             parcels = [replace(parcel, tensors=own[parcel.clients[0]]) for parcel in parcels]
         sent = num_bytes(request.shared)
-        waiting, heard = dict[ClientId, Reply | Missing](), set[ClientId]()
+        waiting = dict[ClientId, Reply | Missing]()
+        heard, receivers = set[ClientId](), set[ClientId]()
         turns = iter(clients)
         turn = next(turns, None)
         # what is asked after the rounds is asked of everybody
@@ -239,9 +227,12 @@ class Federation:
             if delivery.outcome != "absent":
                 alone = num_bytes(parcels[delivery.place].tensors)
                 self._passing(phase).down += (sent + alone) * len(asked)
+                receivers.update(asked)
             while turn in waiting:
                 yield waiting.pop(turn)
                 turn = next(turns, None)
+        if phase == "training":
+            self.holders.note(request.shared, receivers)
         while turn is not None:
             yield waiting.pop(turn, Missing(turn, "absent", "no answer to this request"))
             turn = next(turns, None)

@@ -177,8 +177,7 @@ class _MaskedRound:
             why = self._why_not(answer, spec)
             if why is None:
                 assert isinstance(answer, Reply)
-                saved = answer.values.get("saved_seconds")
-                self.arrivals.saved_seconds += saved if isinstance(saved, int | float) else 0.0
+                self.arrivals.count_cost(answer, answer.client)
                 yield answer.client, answer.tensors
             elif verb == "unmask":  # its update is in the sum all the same
                 self.federation.events.append(

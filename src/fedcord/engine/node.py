@@ -2,8 +2,8 @@
 
 A node is made from an algorithm and its task, a source of data and a store of memory. It has one
 entry, `handle`: bytes in, bytes out. The same code runs in every engine; engines differ only in how
-the bytes get here. Asking for the same step again gives the same bytes again, so that an answer
-that was lost can be asked for once more.
+the bytes get here. Asking for the same step again gives the same answer again, up to how long it
+took, so that an answer that was lost can be asked for once more.
 
 | verb | does | answers with |
 |---|---|---|
@@ -48,6 +48,7 @@ from fedcord.core.contract import (
 from fedcord.core.errors import CheckpointError, FedcordError, ProtocolError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.names import LONGEST_CLIENT_NAME, client_said, readable
+from fedcord.core.passes import Passes
 from fedcord.core.prediction import make_predictor
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, select
@@ -58,6 +59,7 @@ from fedcord.engine.evaluation import evaluate
 from fedcord.engine.memory_store import MemoryStore
 from fedcord.engine.requests import (
     MASKING,
+    TOOK,
     Parcel,
     Reply,
     Request,
@@ -237,7 +239,7 @@ class ClientNode:
                 yield done
             else:
                 agreed = self._algorithm.expected_update(request.shared, visit.env)
-                values = {**done.saved, "keeps": bool(done.result.memory)}
+                values = {**done.cost, "keeps": bool(done.result.memory)}
                 yield masking.reply(visit.client, done.result.update, agreed, values)
 
     def _work(
@@ -260,22 +262,25 @@ class ClientNode:
         fresh = [visit for visit in visits if visit.client not in done]
         results = do_visits(self._algorithm, self._task, request.shared, fresh)
         for visit in visits:
-            saved: dict[str, float] = {}
+            cost: dict[str, Any] = {}
             if visit.client in done:
-                result, saved["saved_seconds"] = done[visit.client]
+                result, cost["saved_seconds"], took = done[visit.client]
             else:
                 started = time.perf_counter()
-                found = next(results)
+                with self._task.passes.account() as own:
+                    found = next(results)
+                took = own + self._task.passes.apart.pop(visit.client, Passes())
                 if isinstance(found, str):
                     yield visit, refused(request, visit.client, found)
                     continue
                 result = found
                 if self._cache is not None:
                     seconds = time.perf_counter() - started
-                    self._cache.put(self._algorithm, request, visit, result, seconds)
+                    self._cache.put(self._algorithm, request, visit, result, seconds, took)
+            cost |= {} if took is None else {TOOK: took.plain()}
             self._store.keep(visit.client, request.step, result.memory)
             sent = self._to_send(result.update, request, visit.env)
-            yield visit, _Done(replace(result, update=sent), saved)
+            yield visit, _Done(replace(result, update=sent), cost)
 
     def _to_send(self, update: Update, request: Request, env: Env) -> Update:
         """A client's update, or what a simulated attacker makes of it."""
@@ -300,9 +305,10 @@ class ClientNode:
             if not self._algorithm.traits.personalizes:
                 raise ProtocolError("this method makes no personal models.")
             method = cast(Personalizes, self._algorithm)
-            made = method.personalize(request.shared, memory, data, env)
+            with self._task.passes.account() as took:
+                made = method.personalize(request.shared, memory, data, env)
             self._store.keep(client, request.step, made)
-            return answered(request, client, values={"keeps": bool(made)})
+            return answered(request, client, values={"keeps": bool(made), TOOK: took.plain()})
         if request.verb == "forget":
             self._check_open(request)
             update = self._algorithm.client_update(request.shared, {}, data, env).update
@@ -345,16 +351,16 @@ class ClientNode:
 
 @dataclass(frozen=True)
 class _Done:
-    """A client's work, and how many seconds it took earlier if it was not done now."""
+    """A client's work, and what it took: now, or earlier if it was not done now."""
 
     result: ClientResult
-    saved: Mapping[str, float]
+    cost: Mapping[str, Any]
 
 
 def _sent(request: Request, visit: Visit, done: _Done) -> Reply:
     """The update, in the open."""
     update, keeps = done.result.update, bool(done.result.memory)
-    values = {**done.saved, **sayable(update), "keeps": keeps}
+    values = {**done.cost, **sayable(update), "keeps": keeps}
     return answered(request, visit.client, update.tensors, values)
 
 

@@ -43,6 +43,9 @@ VERBS: tuple[str, ...] = get_args(Verb)
 MASKING: tuple[Verb, ...] = ("advertise", "share", "mask", "unmask")
 """The verbs of a masked round, in their order."""
 
+TOOK = "took"
+"""What a reply calls the passes and seconds of the work it is about; see `Passes`."""
+
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 16 * 2**20
 

@@ -25,8 +25,9 @@ from fedcord.core.atomic import write_atomically
 from fedcord.core.contract import Algorithm, ClientId, ClientResult, Env, SharesWork
 from fedcord.core.errors import DataError, ProtocolError
 from fedcord.core.examples import ClientData
+from fedcord.core.passes import Passes
 from fedcord.core.tensors import Tensors, hash_tensors, prefixed, select
-from fedcord.engine.requests import Reply, Request, pack, sayable, unpack
+from fedcord.engine.requests import TOOK, Reply, Request, pack, sayable, unpack
 
 CHECKSUM = hashlib.sha256().digest_size
 """Bytes at the end of a file, over its name and everything before them."""
@@ -40,6 +41,10 @@ class Visit:
     data: ClientData
     memory: Tensors
     env: Env
+
+
+Earlier = tuple[ClientResult, float, Passes | None]
+"""What a visit gave, how many seconds it took, and its passes where an older version told them."""
 
 
 class WorkCache:
@@ -67,8 +72,8 @@ class WorkCache:
 
     def take(
         self, algorithm: Algorithm, request: Request, visits: Sequence[Visit]
-    ) -> dict[ClientId, tuple[ClientResult, float]]:
-        """Results of the visits that were made before, and how many seconds each took then."""
+    ) -> dict[ClientId, Earlier]:
+        """Results of the visits that were made before, and what each took then."""
         found = {}
         for visit in visits:
             path = self._path(algorithm, request, visit)
@@ -83,14 +88,16 @@ class WorkCache:
         visit: Visit,
         result: ClientResult,
         seconds: float,
+        took: Passes,
     ) -> None:
-        """Store what a visit gave and how long it took."""
+        """Store what a visit gave and what it took."""
         path = self._path(algorithm, request, visit)
         if path is None:
             return
         header = {
             **sayable(result.update),
             "seconds": round(seconds, 6),
+            TOOK: took.plain(),
             "data": self._data_hash(visit),  # so that it can be found when its owner leaves
         }
         tensors = prefixed("update", result.update.tensors) | prefixed("memory", result.memory)
@@ -153,11 +160,12 @@ def _hash_of(data: ClientData) -> str:
     return hash_tensors({"inputs": data.train.inputs, "labels": data.train.labels})
 
 
-def _read(path: Path) -> tuple[ClientResult, float]:
+def _read(path: Path) -> Earlier:
     try:
         header, tensors = unpack(_unsealed(path))
         update = Reply(None, "update", tensors=select(tensors, "update"), values=header).update()
-        return ClientResult(update, select(tensors, "memory")), float(header["seconds"])
+        took = Passes.from_plain(header[TOOK]) if TOOK in header else None
+        return ClientResult(update, select(tensors, "memory")), float(header["seconds"]), took
     except (OSError, ProtocolError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"--reuse: '{path}' cannot be used ({error}); delete it to do the work again."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +18,11 @@ from fedcord.core.contract import (
     TrainsStacked,
 )
 from fedcord.core.errors import ProtocolError
+from fedcord.core.passes import Passes
 from fedcord.core.tensors import Tensors, select
 from fedcord.engine.arrivals import Arrivals
 from fedcord.engine.federation import Federation, Missing
-from fedcord.engine.requests import Reply, Request, Verb
+from fedcord.engine.requests import TOOK, Reply, Request, Verb
 from fedcord.engine.summands import needs_only
 from fedcord.engine.threads import torch_threads
 from fedcord.engine.traffic import ROUND, Phase, Traffic
@@ -52,6 +54,7 @@ class RoundRecord:
         saved_seconds: how long work took that was done before and not again.
         traffic: all that passed since the round before, by phase; none of a probe's training.
         is_probe: whether it only looked into the local training of the round to come.
+        took: passes and seconds of clients' work, of those who tell.
     """
 
     round: int
@@ -71,6 +74,7 @@ class RoundRecord:
     saved_seconds: float = 0.0
     traffic: Mapping[Phase, Traffic] = field(default_factory=dict)
     is_probe: bool = False
+    took: Mapping[ClientId, Passes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,7 @@ def run_rounds(
                 arrivals.saved_seconds,
                 passed,
                 is_probe,
+                arrivals.took,
             )
             on_round(state, record)
     return state
@@ -240,6 +245,7 @@ def finish_clients(
     clients: Sequence[ClientId],
     threads: int = 1,
     on_missing: Callable[[Missing], None] = lambda missing: None,
+    on_took: Callable[[ClientId, Passes], None] = lambda client, took: None,
     detail: Detail = Detail(),  # noqa: B008 - frozen
 ) -> dict[ClientId, Evaluation]:
     """After the last round: personalise where the method does, then test every client on its own.
@@ -252,6 +258,7 @@ def finish_clients(
         clients: whom to ask.
         threads: of every computation.
         on_missing: told of everybody who has no model of the end; they are to be asked again.
+        on_took: told what making its own model took a client, of those who tell.
         detail: what to count beside what is always counted.
 
     Returns:
@@ -265,6 +272,9 @@ def finish_clients(
                 if isinstance(answer, Missing):
                     absent.add(answer.client)
                     on_missing(answer)
+                elif answer.client is not None:
+                    with contextlib.suppress(ValueError):
+                        on_took(answer.client, Passes.from_plain(answer.values.get(TOOK)))
             clients = [client for client in clients if client not in absent]
         test = _after("evaluate", state, seed, step=state.round + 1)
         answers = list[Reply | Missing]()

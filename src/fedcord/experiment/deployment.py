@@ -16,7 +16,8 @@ from typing import Any
 from fedcord.core.device import find_device
 from fedcord.core.errors import CheckpointError, ConfigError, DataError
 from fedcord.data.facts import DataFacts
-from fedcord.engine.federation import Federation, Member, Patience
+from fedcord.engine.federation import Federation, Member
+from fedcord.engine.patience import Patience
 from fedcord.experiment.build import Plan, make_plan
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.holdings import TASK, Holdings

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedcord.core.contract import ClientId, ServerState
 from fedcord.core.errors import CheckpointError
+from fedcord.core.passes import Passes
 from fedcord.engine.federation import Federation, Missing
 from fedcord.engine.rounds import finish_clients, validate_clients
 from fedcord.experiment.build import Plan
@@ -37,12 +38,16 @@ class Ending:
         for_selection: of all their validation parts together.
         missing: who did not answer, and why.
         num_classes: C.
+        delivery: bytes of the final model that clients lacked, over all of them.
+        took: what making their own models took clients, where a method does that.
     """
 
     local: Mapping[ClientId, Evaluation]
     for_selection: Evaluation
     missing: Mapping[ClientId, str]
     num_classes: int
+    delivery: int = 0
+    took: Mapping[ClientId, Passes] = field(default_factory=dict)
 
     def record(self, num_clients: int, others: Mapping[ClientId, str]) -> dict[str, Any]:
         """What the result says of clients; `others` are awaited too."""
@@ -67,17 +72,21 @@ def end_with_clients(
 ) -> Ending:
     """Ask clients for their own models and tests."""
     config, missing = plan.config, dict[ClientId, str]()
+    took: dict[ClientId, Passes] = {}
 
     def note(answer: Missing) -> None:
         missing[answer.client] = f"{answer.outcome}: {answer.reason}"
 
     about = federation, state, config.seed
-    local = finish_clients(plan.algorithm, *about, clients, config.threads, note, detail)
+    delivery = federation.holders.lacking(state.model, federation.members)
+    local = finish_clients(
+        plan.algorithm, *about, clients, config.threads, note, took.__setitem__, detail
+    )
     here = [client for client in clients if client not in missing]
     for_selection = Evaluation()
     if config.validation > 0:
         for_selection = validate_clients(*about, here, config.threads, detail)
-    return Ending(local, for_selection, missing, plan.facts.num_classes)
+    return Ending(local, for_selection, missing, plan.facts.num_classes, delivery, took)
 
 
 def awaited(folder: RunFolder) -> list[ClientId]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from fedcord.core.atomic import remove_stale
 from fedcord.core.errors import ConfigError
 from fedcord.engine.agreement import Agreement
-from fedcord.engine.federation import Federation, Patience
+from fedcord.engine.federation import Federation
 from fedcord.engine.memory_store import InProcessMemory
 from fedcord.engine.node import ClientNode
+from fedcord.engine.patience import Patience
 from fedcord.engine.reuse import WorkCache
 from fedcord.engine.transport import Transport
 from fedcord.engine.transports.processes import ProcessesTransport

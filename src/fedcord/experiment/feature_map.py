@@ -17,7 +17,7 @@ from fedcord.engine.threads import torch_threads
 from fedcord.experiment.build import Experiment, build_experiment
 from fedcord.experiment.load import load_config
 from fedcord.report.feature_map import Floats, Method, feature_map_figure
-from fedcord.store.checkpoint import Checkpoint, load_newest
+from fedcord.store.checkpoint import Checkpoint, load_final
 from fedcord.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def draw_feature_map(
     Args:
         run: folder of a finished run.
         method: how features come to a plane, as in `feature_map_figure`.
-        client: whose model, where every client keeps its own; by default the first.
+        client: whose own model; by default the common one, or the first client's where there is
+            none.
         data_dirs: where data lies.
     """
     folder = RunFolder(run)
@@ -53,7 +54,7 @@ def draw_feature_map(
     config = load_config(folder.read_config())
     experiment = build_experiment(config, data_dirs=data_dirs)
     algorithm, task = experiment.algorithm, experiment.task
-    saved = load_newest(folder.checkpoints, config.hash)
+    saved = load_final(run, config.hash)
     if saved is None:
         raise CheckpointError(f"'{run}' has no checkpoint; run it again.")
     memory, at = _whose(experiment, saved, client)
@@ -67,13 +68,23 @@ def draw_feature_map(
     places = torch.linspace(0, len(test) - 1, min(MOST, len(test))).long()
     with torch_threads(config.threads):
         env = Env(task, config.seed, max(saved.state.round - 1, 0), saved.state.round).at(at)
+        inputs = task.prepare(test.inputs[places]).to(task.device)
         look = algorithm.predictor(saved.state.model, memory, env).features
         if look is None:
             raise ConfigError(
                 f"{config.algorithm} has no single network whose features could be drawn; methods "
                 "that average models or exchange prototypes have."
             )
-        view = look(task.prepare(test.inputs[places]).to(task.device))
+        view = look(inputs)
+        common = None
+        if client is not None and not algorithm.traits.keeps_own_models:
+            common = algorithm.predictor(saved.state.model, {}, env).features
+        if common is not None and torch.equal(common(inputs).features, view.features):
+            raise ConfigError(
+                f"{client_said(at, experiment.population.names)}: in this run of "
+                f"{config.algorithm} its features are those of the model that all share; leave "
+                "--client out."
+            )
     features, labels = view.features.double().cpu().numpy(), test.labels[places].numpy()
     names = experiment.dataset.class_names
     held = view.prototypes
@@ -88,14 +99,15 @@ def _whose(
     experiment: Experiment, saved: Checkpoint, client: ClientId | None
 ) -> tuple[Tensors, ClientId]:
     """The memory to use and the client it belongs to; the server has none and is nobody's."""
-    names = experiment.population.names
+    people = experiment.population
+    names = people.names
     if not experiment.algorithm.traits.keeps_own_models:
-        if client is not None:
+        if client is not None and client not in people.clients:
             raise ConfigError(
-                f"{client_said(client, names)}: {experiment.config.algorithm} makes one model "
-                "for all clients; leave --client out."
+                f"{client_said(client, names)} is not in this run; its clients are "
+                f"{clients_listed(list(people.clients), names)}."
             )
-        return {}, 0
+        return ({}, 0) if client is None else (saved.memories.get(client, {}), client)
     with_model = sorted(saved.memories)
     if not with_model:
         raise CheckpointError("no client of this run has trained a model; run it with more rounds.")

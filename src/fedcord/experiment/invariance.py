@@ -15,10 +15,11 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from fedcord.core.contract import Algorithm, ClientResult, Env, Personalizes, ServerState
+from fedcord.core.contract import Algorithm, Env, Personalizes, ServerState
 from fedcord.core.errors import DataError
 from fedcord.core.examples import ClientData, Examples
-from fedcord.core.tensors import Tensors, prefixed
+from fedcord.core.tensors import prefixed
+from fedcord.experiment.played import model_gap, play
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def check_invariance(
     before, given = algorithm.traits.settles_first or (0, "")
     rounds = algorithm.traits.rounds or env.num_rounds
     env = replace(env, num_rounds=rounds)
-    start, _ = _continued(algorithm, algorithm.init(env), clients, env, before)
+    start, _ = play(algorithm, algorithm.init(env), dict(enumerate(clients)), env, before)
     wanted = _trained(algorithm, start, clients, env)
     first, pooled = clients[0], _joined([client.train for client in clients[1:]])
     ways = list(_dealings(pooled.labels, len(clients) - 1, env))
@@ -92,7 +93,7 @@ def check_invariance(
         on_dealing(1 + len(dealings), 1 + len(ways))
         others = [_holding(pooled, part, first) for part in parts]
         found = _trained(algorithm, start, [first, *others], env)
-        dealings.append(Dealing(name, 1 + len(others), _difference(found, wanted)))
+        dealings.append(Dealing(name, 1 + len(others), model_gap(found, wanted)))
     return Invariance(tuple(dealings), given)
 
 
@@ -111,39 +112,13 @@ def _trained(
     algorithm: Algorithm, start: ServerState, clients: Sequence[ClientData], env: Env
 ) -> dict[str, Tensor]:
     """The server's model, and the first client's memory after personalisation."""
-    state, memories = _continued(algorithm, start, clients, env, env.num_rounds)
+    state, memories = play(algorithm, start, dict(enumerate(clients)), env, env.num_rounds)
     own = memories.get(0, {})
     if algorithm.traits.personalizes and len(clients[0].train):
         last = replace(env, round=env.num_rounds - 1)
         method = cast(Personalizes, algorithm)
         own = method.personalize(state.model, own, clients[0], last.at(0))
     return {**state.model, **prefixed("first client", own)}
-
-
-def _continued(
-    algorithm: Algorithm, state: ServerState, clients: Sequence[ClientData], env: Env, until: int
-) -> tuple[ServerState, dict[int, Tensors]]:
-    """The state after round number `until`, and what clients then keep."""
-    held = {number: data for number, data in enumerate(clients) if len(data.train)}
-    memories: dict[int, Tensors] = {number: {} for number in held}
-    for round_ in range(state.round, until):
-        here = replace(env, round=round_)
-        results: dict[int, ClientResult] = {
-            number: algorithm.client_update(state.shared, memories[number], data, here.at(number))
-            for number, data in held.items()
-        }
-        state = algorithm.aggregate(state, iter((n, r.update) for n, r in results.items()), here)
-        memories = {number: result.memory for number, result in results.items()}
-    return state, memories
-
-
-def _difference(found: Tensors, wanted: Tensors) -> float:
-    worst = 0.0
-    for name, tensor in wanted.items():
-        if tensor.is_floating_point():
-            gap = float((found[name].double() - tensor.double()).norm())
-            worst = max(worst, gap / max(float(tensor.double().norm()), 1e-300))
-    return worst
 
 
 def _holding(pooled: Examples, rows: Tensor, like: ClientData) -> ClientData:

@@ -21,7 +21,7 @@ import torch
 
 from fedcord.core import errors
 from fedcord.core.errors import CheckpointError, FailedRunError, FedcordError, ProtocolError
-from fedcord.engine.federation import Patience
+from fedcord.engine.patience import Patience
 from fedcord.experiment.config import RunConfig
 from fedcord.experiment.job_data import dataset_from
 from fedcord.experiment.load import load_config

@@ -12,8 +12,10 @@ from typing import Any, cast
 
 from fedcord.core.contract import Algorithm, ClientId
 from fedcord.core.device import CPU
+from fedcord.core.passes import Passes
 from fedcord.core.privacy import AccountsPrivacy
 from fedcord.data.facts import DataFacts
+from fedcord.engine.requests import TOOK
 from fedcord.engine.rounds import RoundRecord
 from fedcord.engine.traffic import ROUND, Phase, Traffic
 from fedcord.experiment.build import Plan, attack_of
@@ -73,6 +75,8 @@ def round_record(record: RoundRecord, holdings: Holdings) -> dict[str, Any]:
         line["client_metrics"] = {str(k): m for k, m in record.client_metrics.items()}
     if record.server_metrics:
         line["server_metrics"] = dict(record.server_metrics)
+    if record.took:
+        line[TOOK] = {str(client): own.plain() for client, own in record.took.items()}
     if record.train_loss is not None:
         line["train_loss"] = record.train_loss
     if record.evaluation is not None:
@@ -126,6 +130,7 @@ def result_record(
     state_hash: str,
     engine: str,
     out: Path,
+    cost: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The content of `result.json`."""
     config, last = plan.config, metrics[-1]
@@ -149,6 +154,7 @@ def result_record(
         "bytes_up": sum(traffic.get("up", 0) for traffic in counted),
         "bytes_down": sum(traffic.get("down", 0) for traffic in counted),
         "traffic": passed,
+        **cost,
         "seconds": round(sum(line["seconds"] for line in metrics), 3),
         "refused": sum(len(line["refused"]) for line in metrics),
         "state_hash": state_hash,
@@ -160,6 +166,64 @@ def result_record(
         "engine": engine,
         "run_dir": str(out),
         **{k: v for k, v in last.items() if k.startswith("per_") or k in ABOUT_ACCURACY},
+    }
+
+
+def cost_record(
+    config: RunConfig,
+    metrics: Sequence[Mapping[str, Any]],
+    after: Mapping[Phase, Traffic],
+    delivery: int,
+    own_models: Mapping[ClientId, Passes],
+) -> dict[str, Any]:
+    """What a run costs by rules that are the same for every method.
+
+    First weights follow from the seed, so that nobody need send them: what the first exchange
+    brought down is not counted, unless the run began with another's state. At the end every client
+    is sent what the final model has and it has not, which takes the place of what personalisation
+    brought down.
+
+    Args:
+        config: of the run.
+        metrics: the lines of all rounds.
+        after: what passed after the last round.
+        delivery: bytes of the final model that clients lack, over all clients.
+        own_models: what making own models took clients.
+    """
+    rounds = [line for line in metrics if not line.get("probe", False)]
+    first = rounds[0].get("traffic", {}).get("training", {}).get("down", 0)
+    first = 0 if config.start is not None else first
+    personal = after.get("personalisation", Traffic())
+    complete = {
+        "up": sum(line["bytes_up"] for line in metrics) + personal.up,
+        "down": sum(line["bytes_down"] for line in metrics) - first + delivery,
+        "first_weights": first,
+        "delivery": delivery,
+    }
+    return {"complete_traffic": complete, **_work(rounds, own_models)}
+
+
+def _work(
+    rounds: Sequence[Mapping[str, Any]], own_models: Mapping[ClientId, Passes]
+) -> dict[str, Any]:
+    """Passes of all clients together and of the one with most; nothing where some do not tell."""
+    total: dict[str, Passes] = {str(client): own for client, own in own_models.items()}
+    for line in rounds:
+        took = line.get(TOOK, {})
+        if len(took) < line["clients"] - len(line["refused"]) - len(line.get("missing", {})):
+            return {}
+        for client, own in took.items():
+            total[client] = total.get(client, Passes()) + Passes.from_plain(own)
+    whole = sum(total.values(), Passes())
+    most = max(total.values(), key=lambda own: own.forward + own.backward, default=Passes())
+    return {
+        "work": {
+            "forward": whole.forward,
+            "backward": whole.backward,
+            "cpu_seconds": round(whole.cpu_seconds, 3),
+            "most_forward": most.forward,
+            "most_backward": most.backward,
+        }
     }
 
 

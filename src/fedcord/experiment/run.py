@@ -15,7 +15,8 @@ from fedcord.core.device import described
 from fedcord.core.errors import CheckpointError, ConfigError, DataError, FedcordError
 from fedcord.core.tensors import Tensors
 from fedcord.data.dataset import Dataset
-from fedcord.engine.federation import Federation, Patience
+from fedcord.engine.federation import Federation
+from fedcord.engine.patience import Patience
 from fedcord.engine.rounds import RoundRecord, Schedule, evaluate_again, run_rounds
 from fedcord.engine.sampling import clients_of_round, least_in_a_round
 from fedcord.experiment.build import Plan, build_experiment
@@ -28,6 +29,7 @@ from fedcord.experiment.folders import RUNS, check_folder, make_new_folder
 from fedcord.experiment.holdings import Holdings
 from fedcord.experiment.measured import detail_of_result, detail_of_rounds, measured_record
 from fedcord.experiment.records import (
+    cost_record,
     privacy_record,
     provenance_record,
     result_record,
@@ -282,10 +284,12 @@ def _run(
     if saved is None and config.start is not None:
         saved = begin_with(first, folder)
     state = algorithm.init(env) if saved is None else saved.state
-    news: list[str] = []
-    if saved is not None:
+    news = [] if saved is None else _news(folder, watch, described(known.plan.task.device))
+    if saved is None:  # what follows from the seed everybody has
+        federation.holders.note(state.shared, federation.members)
+    else:
         federation.restore_memory(saved.memories, saved.state.round)
-        news = _news(folder, watch, described(known.plan.task.device))
+        federation.holders.restore(saved.holders)
     folder.rewind_metrics(state.round, "" if saved is None else saved.metrics)
     for line in folder.read_metrics():
         mirror.round(line)
@@ -322,7 +326,8 @@ def _run(
         mirror.round(line)
         if is_due:
             memories = federation.gather_memory() if is_simulated else {}
-            checkpoint = Checkpoint(state, memories, folder.metrics_hash())
+            holders = federation.holders.plain(state.model)
+            checkpoint = Checkpoint(state, memories, folder.metrics_hash(), holders)
             save_checkpoint(folder.checkpoints, checkpoint, config.hash)
             saved_at = time.monotonic()
         watch.round(record)
@@ -355,7 +360,8 @@ def _run(
     measured = clients | measured_record(metric, tested, over, known.holdings.class_names)
     sizes = [member.train for member in federation.members.values() if member.train > 0]
     measured |= privacy_record(algorithm, sizes, env.num_rounds)
-    folder.write_result(result_record(*about, measured, final, engine, folder.path))
+    cost = cost_record(config, metrics, after, ended.delivery, ended.took)
+    folder.write_result(result_record(*about, measured, final, engine, folder.path, cost))
     result = folder.read_json(RESULT)
     mirror.result(result)
     return result

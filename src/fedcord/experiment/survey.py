@@ -33,7 +33,7 @@ from fedcord.data.tables.raw import in_order
 from fedcord.data.tables.schema import TableSchema
 from fedcord.data.tables.sums import NumberSums, TableSums
 from fedcord.data.tables.survey import TableForm, agreed_schema, mixed_columns
-from fedcord.engine.federation import Patience
+from fedcord.engine.patience import Patience
 from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replies
 from fedcord.engine.transport import Transport
 from fedcord.experiment.build import is_standardised

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedcord.core.atomic import write_atomically
 from fedcord.core.device import chosen_device
 from fedcord.core.errors import ConfigError, FedcordError
-from fedcord.engine.federation import Patience
+from fedcord.engine.patience import Patience
 from fedcord.engine.rounds import RoundRecord
 from fedcord.engine.transport import Transport
 from fedcord.experiment.config import RunConfig

@@ -45,7 +45,7 @@ class Versus:
     @property
     def finding(self) -> str:
         """What these seeds show, in one or two words."""
-        return in_words(self.difference, self.p_holm, self.row.metric)
+        return in_words(self.difference.mean, self.p_holm, self.row.metric)
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,11 @@ class Against:
         return "\n\n".join([table, below, *(f"Note: {mark}." for mark in self.marks)]) + "\n"
 
 
-def in_words(difference: PairedDifference, p_holm: float | None, metric: Metric) -> str:
-    """What a difference shows once p is corrected."""
+def in_words(difference: float, p_holm: float | None, metric: Metric) -> str:
+    """What a mean difference shows once p is corrected."""
     if p_holm is None or p_holm >= LEVEL:
         return "not shown"
-    return "better" if metric.sign * difference.mean > 0 else "worse"
+    return "better" if metric.sign * difference > 0 else "worse"
 
 
 def against(board: Leaderboard, name: str) -> Against:

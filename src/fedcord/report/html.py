@@ -18,6 +18,9 @@ from fedcord.report.balanced import (
 from fedcord.report.classes import class_table, classes_sentence, has_classes
 from fedcord.report.client_table import client_tables, has_client_table
 from fedcord.report.confusion_table import confusion_tables, has_confusion_tables
+from fedcord.report.cost import EXPLANATION as COMPLETELY
+from fedcord.report.cost import TITLE as COMPLETE
+from fedcord.report.cost import compute_sentence, cost_table
 from fedcord.report.figures import Panel, Panels
 from fedcord.report.frontier import frontier
 from fedcord.report.groups import group_kinds, group_table
@@ -36,6 +39,7 @@ from fedcord.report.row import Row
 from fedcord.report.runs_section import runs_section
 from fedcord.report.scores import score
 from fedcord.report.subject import heading, without_folders
+from fedcord.report.tables import costs_of
 from fedcord.report.tuning import (
     ALL_TRIALS,
     entries_of,
@@ -295,7 +299,18 @@ def _costs_section(boards: Sequence[Leaderboard], panels: Panels) -> str:
         f"<section><h2>Costs</h2>{table('Costs', [*map(Cell, head)], lines, kind='sortable')}"
         '<p class="small">Per run, mean over seeds; traffic is the sum over all clients and rounds.'
         f" Times compare only on one machine under one load. {' '.join(refused)}</p>"
-        f"{choices}</section>"
+        f"{_complete(board)}{choices}</section>"
+    )
+
+
+def _complete(board: Leaderboard) -> str:
+    if not any(row.cost.is_known for row in board.rows):
+        return ""
+    costs = costs_of(board)
+    said = f"{COMPLETELY} {compute_sentence(costs)}".strip()
+    return (
+        f'<h3 class="later">{COMPLETE}</h3>{text_table(board, COMPLETE, *cost_table(costs))}'
+        f'<p class="small">{escape(said)}</p>'
     )
 
 

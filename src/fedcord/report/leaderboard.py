@@ -28,6 +28,7 @@ from fedcord.report.chosen_runs import (
     with_the_same_clients,
 )
 from fedcord.report.constant import ConstantAnswer, constant_answer
+from fedcord.report.cost import mean_cost
 from fedcord.report.load import MOST_NAMED, Failure, Result, Run
 from fedcord.report.measured import Dispersion
 from fedcord.report.notes import Note, gathered
@@ -272,9 +273,17 @@ def _row(
         bytes_up=float(np.mean([result.bytes_up for result in results])),
         bytes_down=float(np.mean([result.bytes_down for result in results])),
         seconds=float(np.mean([result.seconds for result in results])),
+        cost=mean_cost([result.cost for result in results]),
+        constant=_constant(runs),
         num_refused=sum(len(entry.refused) for run in runs for entry in run.metrics),
         runs=runs,
     )
+
+
+def _constant(runs: Sequence[Run]) -> float | None:
+    floors = [constant_answer(run) for run in runs]
+    known = [floor.majority for floor in floors if floor is not None and floor.is_exact]
+    return float(np.mean(known)) if len(known) == len(runs) else None
 
 
 def _by_part(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fedcord.core.errors import CheckpointError
 from fedcord.core.names import clients_listed
+from fedcord.report.cost import Cost, read_cost
 from fedcord.report.fields import RERUN, Fields, read_json, read_toml
 from fedcord.report.measured import Measured, read_measured
 from fedcord.report.metrics import RoundMetrics, read_metrics
@@ -75,6 +76,7 @@ class Result:
         notes: what deserves a second look in the data's spread and the settings.
         forgotten: clients whose data was taken out of the model after the run.
         joined: clients that came after the run.
+        cost: complete traffic and passes, as far as they were counted.
     """
 
     accuracy: float
@@ -89,6 +91,7 @@ class Result:
     notes: tuple[str, ...]
     forgotten: tuple[int, ...]
     joined: tuple[int, ...] = ()
+    cost: Cost = field(default_factory=Cost)
 
 
 @dataclass(frozen=True)
@@ -328,6 +331,7 @@ def _result(folder: Path, seed: int) -> Result:
         notes=reader.texts("notes"),
         forgotten=tuple(sorted(reader.wholes("forgotten"))),
         joined=tuple(sorted(reader.wholes("joined"))),
+        cost=read_cost(reader),
     )
 
 

@@ -9,11 +9,23 @@ import numpy as np
 
 from fedcord.core.errors import ConfigError
 from fedcord.metrics.registry import METRICS, Metric
+from fedcord.report.cost import (
+    EXPLANATION,
+    TITLE,
+    Cost,
+    compute_sentence,
+    cost_table,
+    mean_cost,
+)
 from fedcord.report.leaderboard import Leaderboard, marks_by_study
 from fedcord.report.numbers import NOTHING, counted
+from fedcord.report.row import BELOW_CONSTANT, Row
 from fedcord.report.scores import score, score_bracket, score_heading
 from fedcord.report.tables import pipe_table
 from fedcord.statistics import MeanInterval
+
+MARK = "‡"
+"""Beside a score that is not above a constant answer's."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +37,19 @@ class OverviewRow:
         by_study: [S] its mean with its interval; None where it did not take part.
         mean: over studies, each with the same weight; None unless it took part in all.
         mean_rank: over studies, 1 for the best mean; None unless it took part in all.
+        below: [S] whether its mean accuracy is not above that of a constant answer.
+        mean_above: mean over the studies in which it is; None where there is none, and unless it
+            took part in all.
+        cost: mean over studies; nothing known unless it took part in all.
     """
 
     name: str
     by_study: tuple[MeanInterval | None, ...]
     mean: float | None
     mean_rank: float | None
+    below: tuple[bool, ...]
+    mean_above: float | None
+    cost: Cost
 
 
 @dataclass(frozen=True)
@@ -59,16 +78,22 @@ class Overview:
             max((own.mean for own in column if own is not None), key=lambda m: metric.sign * m)
             for column in columns
         ]
+        is_marked = any(any(row.below) for row in self.rows)
         rows = [
             [
                 row.name,
-                *(_cell(own, top, metric) for own, top in zip(row.by_study, best, strict=True)),
+                *(
+                    _cell(own, top, metric) + f" {MARK}" * below
+                    for own, top, below in zip(row.by_study, best, row.below, strict=True)
+                ),
                 score(row.mean, metric, 1),
+                *([score(row.mean_above, metric, 1)] if is_marked else []),
                 NOTHING if row.mean_rank is None else f"{row.mean_rank:.1f}",
             ]
             for row in self.rows
         ]
-        table = pipe_table(["algorithm", *self.titles, "mean", "mean rank"], rows)
+        means = ["mean", f"mean without {MARK}"] if is_marked else ["mean"]
+        table = pipe_table(["algorithm", *self.titles, *means, "mean rank"], rows)
         few, many = min(self.num_seeds), max(self.num_seeds)
         seeds = counted(few, "seed") if few == many else f"{few} to {many} seeds"
         below = (
@@ -78,7 +103,20 @@ class Overview:
             "little about a difference, since seeds are paired: see --against NAME. The last two "
             "columns are means over studies; they describe these studies and test nothing."
         )
-        return "\n\n".join([table, below, *(f"Note: {mark}." for mark in self.marks)]) + "\n"
+        if is_marked:
+            below += (
+                f" {MARK}: not above the accuracy of always answering with the largest class of "
+                f"the test set; what such a method can do is not known from that setting."
+            )
+        notes = [f"Note: {mark}." for mark in self.marks if BELOW_CONSTANT not in mark]
+        return "\n\n".join([table, below, *self._costs(), *notes]) + "\n"
+
+    def _costs(self) -> list[str]:
+        costs = [(row.name, row.cost) for row in self.rows if row.cost.is_known]
+        if not costs:
+            return []
+        said = f"{TITLE}, mean over studies. {EXPLANATION} {compute_sentence(costs)}".strip()
+        return [pipe_table(*cost_table(costs)), said]
 
 
 def _cell(own: MeanInterval | None, best: float, metric: Metric) -> str:
@@ -98,7 +136,8 @@ def overview(boards: Sequence[Leaderboard], titles: Sequence[str]) -> Overview:
     """
     if len(boards) < 2:
         raise ConfigError("--overview puts several studies together; name two folders or more.")
-    studies = [{row.name: row.score for row in board.rows} for board in boards]
+    found = [{row.name: row for row in board.rows} for board in boards]
+    studies = [{name: row.score for name, row in own.items()} for own in found]
     everywhere = sorted(set.intersection(*(set(study) for study in studies)))
     elsewhere = sorted(set.union(*(set(study) for study in studies)) - set(everywhere))
     metric = boards[0].metric
@@ -109,11 +148,22 @@ def overview(boards: Sequence[Leaderboard], titles: Sequence[str]) -> Overview:
             tuple(study[name] for study in studies),
             float(np.mean([study[name].mean for study in studies])),
             mean_ranks[name],
+            tuple(own[name].is_below_constant for own in found),
+            _mean_above([own[name] for own in found]),
+            mean_cost([own[name].cost for own in found]),
         )
         for name in sorted(everywhere, key=lambda name: mean_ranks[name])
     ]
     rows += [
-        OverviewRow(name, tuple(study.get(name) for study in studies), None, None)
+        OverviewRow(
+            name,
+            tuple(study.get(name) for study in studies),
+            None,
+            None,
+            tuple(name in own and own[name].is_below_constant for own in found),
+            None,
+            Cost(),
+        )
         for name in elsewhere
     ]
     return Overview(
@@ -123,6 +173,11 @@ def overview(boards: Sequence[Leaderboard], titles: Sequence[str]) -> Overview:
         metric.name,
         marks_by_study(boards, titles),
     )
+
+
+def _mean_above(rows: Sequence[Row]) -> float | None:
+    above = [row.score.mean for row in rows if not row.is_below_constant]
+    return float(np.mean(above)) if above else None
 
 
 def _mean_ranks(

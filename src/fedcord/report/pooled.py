@@ -1,22 +1,36 @@
-"""Every algorithm against a named one over several studies together: what holds across settings."""
+"""Every algorithm against a named one over several studies together: what holds across settings.
+
+Two questions, two intervals. *These studies*: how large is the mean difference in just these
+settings; only seeds make it uncertain. *Data sets like these*: what is to be expected of a further
+one; the data sets are a sample, and that they differ makes it uncertain, too. Several studies of
+one data set, such as three skews, are one of the sample. Where they have the same seeds, which
+makes them depend on each other, their differences are averaged seed by seed first.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.metrics.registry import METRICS
 from fedcord.report.against import in_words
 from fedcord.report.leaderboard import Leaderboard, marks_by_study
-from fedcord.report.numbers import counted, listed, p_value
-from fedcord.report.row import over_shared_seeds
+from fedcord.report.numbers import NOTHING, counted, listed, p_value
+from fedcord.report.row import Row, over_shared_seeds, shared_seeds
 from fedcord.report.scores import score, score_cell_bracket, score_gap, score_heading
 from fedcord.report.tables import pipe_table
-from fedcord.statistics import PairedDifference, holm, stratified_difference
+from fedcord.statistics import (
+    PairedDifference,
+    RandomEffects,
+    holm,
+    random_effects,
+    stratified_difference,
+)
 
 
 @dataclass(frozen=True)
@@ -28,21 +42,32 @@ class PooledVersus:
         metric: name of what is compared.
         score: mean over studies of its mean.
         by_study: [S] mean differences.
+        by_dataset: mean difference on each data set.
         difference: over all studies.
         p_holm: corrected for all comparisons with the baseline.
+        beyond: over data sets like these.
+        beyond_p_holm: corrected likewise.
     """
 
     name: str
     metric: str
     score: float
     by_study: tuple[float, ...]
+    by_dataset: Mapping[str, float]
     difference: PairedDifference
     p_holm: float | None
+    beyond: RandomEffects
+    beyond_p_holm: float | None
 
     @property
     def finding(self) -> str:
         """What these studies show, in one or two words."""
-        return in_words(self.difference, self.p_holm, METRICS[self.metric])
+        return in_words(self.difference.mean, self.p_holm, METRICS[self.metric])
+
+    @property
+    def finding_beyond(self) -> str:
+        """What they show of data sets like these."""
+        return in_words(self.beyond.mean, self.beyond_p_holm, METRICS[self.metric])
 
 
 @dataclass(frozen=True)
@@ -59,6 +84,7 @@ class PooledAgainst:
         others: the comparisons.
         left_out: algorithms that are not in every study.
         marks: who did not train or failed, and in which study.
+        plans: how the studies stand to what was planned, each sentence once.
     """
 
     baseline: str
@@ -70,6 +96,12 @@ class PooledAgainst:
     others: tuple[PooledVersus, ...]
     left_out: tuple[str, ...]
     marks: tuple[str, ...] = ()
+    plans: tuple[str, ...] = ()
+
+    @property
+    def num_datasets(self) -> int:
+        """How many data sets there are."""
+        return len(set(self.datasets))
 
     @property
     def shared_seeds(self) -> tuple[int, ...]:
@@ -78,8 +110,29 @@ class PooledAgainst:
         uses = Counter((data, seed) for data, seeds in own for seed in seeds)
         return tuple(sorted({seed for (_, seed), count in uses.items() if count > 1}))
 
+    @property
+    def is_paired_by_seed(self) -> bool:
+        """Whether all studies of a data set that share seeds share all of them."""
+        own = list(zip(self.datasets, self.seeds, strict=True))
+        return all(
+            seeds == others or not set(seeds) & set(others)
+            for data, seeds in own
+            for other, others in own
+            if data == other
+        )
+
     def to_markdown(self) -> str:
-        """A pipe table with what it is below."""
+        """Two pipe tables with what they are below."""
+        tables = [self._of_these(), self._in_these()]
+        if self.num_datasets > 1:
+            tables += [self._of_datasets(), self._beyond()]
+        else:
+            tables.append(
+                f"All studies are of {self.datasets[0]}: they say nothing about other data sets."
+            )
+        return "\n\n".join([*tables, *self._notes()]) + "\n"
+
+    def _of_these(self) -> str:
         metric = METRICS[self.metric]
         head = ["algorithm", score_heading(metric), *self.titles, "all studies", "95 % interval"]
         rows = [[self.baseline, score(self.score, metric), *[""] * len(self.titles), "baseline"]]
@@ -97,9 +150,12 @@ class PooledAgainst:
                     own.finding,
                 ]
             )
-        table = pipe_table([*head, "p (Holm)", "these studies show"], rows)
+        return pipe_table([*head, "p (Holm)", "these studies show"], rows)
+
+    def _in_these(self) -> str:
+        metric = METRICS[self.metric]
         pairs = counted(sum(map(len, self.seeds)), "pair")
-        below = (
+        return (
             f"Final test {metric.words}, mean over {len(self.titles)} studies; differences to "
             f"{self.baseline}{' in percentage points' if metric.is_share else ''}, paired by "
             f"seed, data and partition ({pairs}), "
@@ -108,18 +164,70 @@ class PooledAgainst:
             f"{counted(len(self.others), 'comparison')} with {self.baseline}. The statement is "
             "about these studies. 'not shown' does not mean equal."
         )
-        notes = [below]
+
+    def _of_datasets(self) -> str:
+        metric = METRICS[self.metric]
+        names = list(dict.fromkeys(self.datasets))
+        head = ["algorithm", *names, "data sets like these", "95 % interval", "τ", "p (Holm)"]
+        rows = [
+            [
+                own.name,
+                *(score_gap(own.by_dataset[name], metric) for name in names),
+                score_gap(own.beyond.mean, metric),
+                score_cell_bracket(own.beyond.interval, metric),
+                NOTHING if own.beyond.spread is None else score(own.beyond.spread, metric),
+                p_value(own.beyond_p_holm),
+                own.finding_beyond,
+            ]
+            for own in self.others
+        ]
+        return pipe_table([*head, "of data sets like these"], rows)
+
+    def _beyond(self) -> str:
+        return (
+            f"The same differences with the {self.num_datasets} data sets as a sample of data "
+            "sets: studies of one data set are averaged first, then data sets by how well each is "
+            "known. τ is the standard deviation between data sets that seeds do not explain (Paule "
+            "and Mandel); the 95 % interval (Hartung and Knapp, Student t with "
+            f"{self.num_datasets - 1} degrees of freedom) counts it. The statement is about the "
+            "mean over data sets like these, as far as these are a fair sample of them."
+        )
+
+    def _notes(self) -> list[str]:
+        notes = list(self.plans)
         if self.left_out:
             notes.append(f"Not in every study, left out: {listed(list(self.left_out))}.")
         if self.shared_seeds:
             seeds = listed([str(seed) for seed in self.shared_seeds])
             notes.append(
-                f"Studies of one data set share the seeds {seeds}, so their data may overlap and "
-                "intervals may be too narrow; studies with seeds of their own (--seed) are "
-                "independent."
+                f"Studies of one data set share the seeds {seeds}; their differences are averaged "
+                "seed by seed before spreads are taken, so that what they have in common counts "
+                "once."
+                if self.is_paired_by_seed
+                else f"Studies of one data set share the seeds {seeds}, so their data may overlap "
+                "and intervals may be too narrow; studies with the same seeds throughout, or with "
+                "seeds of their own (--seed), have no such trouble."
             )
-        notes += [f"Note: {mark}." for mark in self.marks]
-        return "\n\n".join([table, *notes]) + "\n"
+        return [*notes, *(f"Note: {mark}." for mark in self.marks)]
+
+
+@dataclass(frozen=True)
+class _Stratum:
+    """Differences that depend on no others: of one study, or of several by seed."""
+
+    dataset: str
+    num_studies: int
+    differences: NDArray[np.float64]
+
+    @property
+    def mean(self) -> float:
+        return float(self.differences.mean())
+
+    @property
+    def variance(self) -> float:
+        """Of the mean; 0 of a single pair, for which the spread of other data sets has to do."""
+        n = len(self.differences)
+        return float(self.differences.var(ddof=1)) / n if n > 1 else 0.0
 
 
 def pooled_against(
@@ -141,36 +249,96 @@ def pooled_against(
     names = sorted(
         other
         for other in everywhere - {name}
-        if all(over_shared_seeds(study[other], study[name])[0] for study in studies)
+        if all(shared_seeds(study[other], study[name]) for study in studies)
     )
     if not names:
         raise ConfigError(f"--against '{name}': no other algorithm is in every study.")
-    strata = [
-        [np.subtract(*over_shared_seeds(study[other], study[name])) for study in studies]
-        for other in names
+    datasets = [board.dataset for board in boards]
+    strata = [_strata([(s[other], s[name]) for s in studies], datasets) for other in names]
+    found = [
+        stratified_difference(
+            [own.differences.tolist() for own in each],
+            weights=[own.num_studies for own in each],
+        )
+        for each in strata
     ]
-    found = [stratified_difference([own.tolist() for own in each]) for each in strata]
+    beyond = [_beyond(each) for each in strata]
     adjusted = holm([difference.t_p for difference in found])
+    adjusted_beyond = holm([effects.p for effects in beyond])
     metric = boards[0].metric
     others = [
         PooledVersus(
             other,
             metric.name,
             float(np.mean([study[other].score.mean for study in studies])),
-            tuple(float(own.mean()) for own in each),
-            difference,
-            p_holm,
+            tuple(float(_differences(study[other], study[name]).mean()) for study in studies),
+            {data: mean for data, (mean, _) in _by_dataset(strata[place]).items()},
+            found[place],
+            adjusted[place],
+            beyond[place],
+            adjusted_beyond[place],
         )
-        for other, each, difference, p_holm in zip(names, strata, found, adjusted, strict=True)
+        for place, other in enumerate(names)
     ]
     return PooledAgainst(
         name,
         metric.name,
         float(np.mean([study[name].score.mean for study in studies])),
         tuple(titles),
-        tuple(board.dataset for board in boards),
+        tuple(datasets),
         tuple(board.seeds for board in boards),
         tuple(sorted(others, key=lambda own: -metric.sign * own.difference.mean)),
         tuple(sorted(set.union(*(set(study) for study in studies)) - {name, *names})),
         marks_by_study(boards, titles),
+        _plans(boards, titles),
     )
+
+
+def _differences(row: Row, baseline: Row) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.subtract(*over_shared_seeds(row, baseline))
+    return found
+
+
+def _strata(pairs: Sequence[tuple[Row, Row]], datasets: Sequence[str]) -> list[_Stratum]:
+    """What may be taken for independent: studies, or data sets whose studies have equal seeds."""
+    found = []
+    for data in dict.fromkeys(datasets):
+        own = [pair for pair, name in zip(pairs, datasets, strict=True) if name == data]
+        differences = [_differences(*pair) for pair in own]
+        if len({shared_seeds(*pair) for pair in own}) == 1:
+            found.append(_Stratum(data, len(own), np.mean(differences, axis=0)))
+        else:
+            found += [_Stratum(data, 1, each) for each in differences]
+    return found
+
+
+def _by_dataset(strata: Sequence[_Stratum]) -> dict[str, tuple[float, float]]:
+    """By data set the mean over its studies and the variance of that."""
+    found = {}
+    for data in dict.fromkeys(own.dataset for own in strata):
+        own = [each for each in strata if each.dataset == data]
+        total = sum(each.num_studies for each in own)
+        shares = [each.num_studies / total for each in own]
+        mean = sum(share * each.mean for share, each in zip(shares, own, strict=True))
+        variance = sum(share**2 * each.variance for share, each in zip(shares, own, strict=True))
+        found[data] = mean, variance
+    return found
+
+
+def _beyond(strata: Sequence[_Stratum]) -> RandomEffects:
+    means, variances = zip(*_by_dataset(strata).values(), strict=True)
+    return random_effects(means, variances)
+
+
+def _plans(boards: Sequence[Leaderboard], titles: Sequence[str]) -> tuple[str, ...]:
+    """What was planned of these studies, once for all that have the same plan."""
+    plans = {t: board.plan for t, board in zip(titles, boards, strict=True)}
+    known = {title: plan for title, plan in plans.items() if plan is not None}
+    if not known:
+        return ()
+    first = min(known.values(), key=lambda own: own.first_run or "")
+    if len(known) < len(boards) or any(p.record.plan != first.record.plan for p in known.values()):
+        return tuple(f"{title}: {plan.standing}" for title, plan in known.items())
+    not_planned = [title for title, plan in known.items() if not plan.is_planned]
+    late = [f"Not planned: {listed(not_planned)}."] if 0 < len(not_planned) < len(known) else []
+    return (*first.markdown(), *late)

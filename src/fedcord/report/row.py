@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from fedcord.metrics.registry import Metric
+from fedcord.report.cost import Cost
 from fedcord.report.load import Failure, Run
 from fedcord.report.measured import Dispersion
 from fedcord.report.numbers import counted
 from fedcord.report.training import DID_NOT_TRAIN
 from fedcord.statistics import MeanInterval, PairedDifference
+
+BELOW_CONSTANT = "below a constant answer"
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,9 @@ class Row:
         bytes_up: per run, from all clients to the server, mean over seeds.
         bytes_down: per run, from the server to all clients, mean over seeds.
         seconds: per run, mean over seeds.
+        cost: complete traffic and passes per run, mean over seeds.
+        constant: accuracy of always answering with the largest test class, mean over seeds; None
+            where test examples were not counted.
         num_refused: updates refused on arrival, over all seeds.
         runs: the runs behind it, in the order of its seeds.
     """
@@ -57,6 +63,8 @@ class Row:
     bytes_up: float
     bytes_down: float
     seconds: float
+    cost: Cost
+    constant: float | None
     num_refused: int
     runs: tuple[Run, ...]
 
@@ -80,12 +88,20 @@ class Row:
         return self.bytes_up + self.bytes_down
 
     @property
+    def is_below_constant(self) -> bool:
+        """Whether its mean accuracy is not above that of a constant answer."""
+        accuracy = self.mean_of("accuracy")
+        return accuracy is not None and self.constant is not None and accuracy <= self.constant
+
+    @property
     def mark(self) -> str:
         """What must stand beside its name wherever it is compared; empty for most."""
         marks = []
         if self.untrained:
             some = f" on {len(self.untrained)} of {counted(len(self.seeds), 'seed')}"
             marks.append(DID_NOT_TRAIN + some * (len(self.untrained) < len(self.seeds)))
+        if self.is_below_constant and len(self.untrained) < len(self.seeds):
+            marks.append(BELOW_CONSTANT)
         if self.failures:
             tried = counted(len(self.seeds) + len(self.failures), "seed")
             marks.append(f"failed on {len(self.failures)} of {tried}")
@@ -122,8 +138,15 @@ class Row:
             "bytes_up": self.bytes_up,
             "bytes_down": self.bytes_down,
             "seconds": self.seconds,
+            "cost": {**asdict(self.cost), "compute": self.cost.compute},
+            "below_constant_answer": self.is_below_constant,
             "refused": self.num_refused,
         }
+
+
+def shared_seeds(first: Row, second: Row) -> tuple[int, ...]:
+    """Seeds that both rows have finished, ascending."""
+    return tuple(sorted(set(first.seeds) & set(second.seeds)))
 
 
 def over_shared_seeds(
@@ -138,7 +161,7 @@ def over_shared_seeds(
     """
     name = (metric or first.metric).name
     by_seed = [dict(zip(row.seeds, row.measured[name], strict=True)) for row in (first, second)]
-    shared = sorted(by_seed[0].keys() & by_seed[1].keys())
+    shared = shared_seeds(first, second)
     return [by_seed[0][seed] for seed in shared], [by_seed[1][seed] for seed in shared]
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from dataclasses import astuple
 
 from fedcord.metrics.registry import METRICS, Metric
 from fedcord.report.balanced import (
@@ -16,6 +17,9 @@ from fedcord.report.balanced import (
     is_worth_showing,
 )
 from fedcord.report.classes import class_table, classes_sentence, has_classes
+from fedcord.report.cost import EXPLANATION as EXPLAINED
+from fedcord.report.cost import TITLE as COSTS
+from fedcord.report.cost import Cost, compute_sentence, cost_table
 from fedcord.report.groups import group_kinds, group_table
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.metrics_table import TITLE as ALL_METRICS
@@ -44,7 +48,10 @@ def columns(metric: Metric) -> tuple[str, ...]:
         *("difference_mean", "difference_low", "difference_high"),
         *("p_paired_t", "p_holm", "p_sign_flip", "effect_size"),
         *(f"{other}_mean" for other in METRICS if other != name),
-        *("bytes_up", "bytes_down", "seconds", "failed_seeds", "untrained_seeds"),
+        *("bytes_up", "bytes_down", "seconds"),
+        *("complete_bytes", "delivery_bytes", "forward_passes", "backward_passes"),
+        *("busiest_client_compute", "client_cpu_seconds", "below_constant_answer"),
+        *("failed_seeds", "untrained_seeds"),
     )
 
 
@@ -101,6 +108,7 @@ def to_csv(board: Leaderboard) -> str:
                 *compared,
                 *(row.mean_of(name) for name in METRICS if name != board.metric.name),
                 *(row.bytes_up, row.bytes_down, row.seconds),
+                *(*astuple(row.cost), int(row.is_below_constant)),
                 *(len(row.failures), len(row.untrained)),
             )
         )
@@ -126,10 +134,18 @@ def to_markdown(board: Leaderboard) -> str:
     if known := entries_of(board.rows):
         below += [f"{TUNING}. {tuning_sentence(known, board.metric)}"]
         below += [pipe_table(*summary_table(known)), pipe_table(*trials_table(known))]
+    if any(row.cost.is_known for row in board.rows):
+        below += [f"{COSTS}. {EXPLAINED} {compute_sentence(costs_of(board))}".strip()]
+        below += [pipe_table(*cost_table(costs_of(board)))]
     for kind in group_kinds(board):
         below += [f"Accuracy per {kind}, %, with 95 % interval (Student t on the logit scale):"]
         below += [pipe_table(*group_table(board, kind))]
     return "\n\n".join([*_main(board), *below, origin_line(board)]) + "\n"
+
+
+def costs_of(board: Leaderboard) -> list[tuple[str, Cost]]:
+    """By method, in the order of the board."""
+    return [(row.name, row.cost) for row in board.rows]
 
 
 def short_markdown(board: Leaderboard) -> str:

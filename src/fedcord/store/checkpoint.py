@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import safetensors
 from torch import Tensor
@@ -41,11 +42,13 @@ class Checkpoint:
         memories: what clients keep.
         metrics: SHA-256 of the lines that the rounds so far have left in `metrics.jsonl`; empty
             where they are not of this state.
+        holders: which clients have which tensors, as `engine.holders` says it.
     """
 
     state: ServerState
     memories: Mapping[ClientId, Tensors]
     metrics: str = ""
+    holders: Sequence[Any] = ()
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything under one set of names."""
@@ -128,7 +131,8 @@ def load_checkpoint(path: Path, config_hash: str | None = None) -> Checkpoint:
     memories = {client: select(tensors, f"memory.{client}") for client in clients}
     shared, private, result = (select(tensors, p) for p in ("shared", "private", "result"))
     state = ServerState(shared, private, round_, result)
-    return Checkpoint(state, memories, manifest.get("metrics", ""))
+    holders = json.loads(manifest.get("holders", "[]"))
+    return Checkpoint(state, memories, manifest.get("metrics", ""), holders)
 
 
 def _write(path: Path, checkpoint: Checkpoint, config_hash: str) -> None:
@@ -138,6 +142,7 @@ def _write(path: Path, checkpoint: Checkpoint, config_hash: str) -> None:
         "round": str(checkpoint.state.round),
         "clients": json.dumps(sorted(checkpoint.memories)),
         "metrics": checkpoint.metrics,
+        "holders": json.dumps(list(checkpoint.holders)),
     }
     tensors = checkpoint.tensors()
     manifest["hash"] = _hash(manifest, hash_tensors(tensors))

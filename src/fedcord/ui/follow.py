@@ -18,6 +18,7 @@ from typing import Any, Literal
 from fedcord.core.errors import CheckpointError
 from fedcord.report.fields import RERUN, Fields, read_json, read_toml
 from fedcord.report.metrics import RoundMetrics, read_metrics
+from fedcord.report.notes import Note, gathered
 from fedcord.store.checksums import CONFIG, FAILURE, METRICS, RESULT
 from fedcord.store.tuning_file import is_trial
 
@@ -72,11 +73,13 @@ class StudyView:
         name: its folder relative to the one that is watched.
         has_report: whether there is a page of it to open.
         runs: sorted by label and seed.
+        notes: what the runs noted, one line for what differs in numbers only.
     """
 
     name: str
     has_report: bool
     runs: tuple[RunView, ...]
+    notes: tuple[str, ...]
 
 
 @dataclass
@@ -94,14 +97,12 @@ class Follower:
             study, label = _place(folder.relative_to(self.root))
             studies.setdefault(study, []).append(self._view(folder, label))
         self._known = {folder: self._known[folder] for folder in found[:MOST_RUNS]}
-        views = [
-            StudyView(
-                name,
-                self.report_of(name) is not None,
-                tuple(sorted(runs, key=lambda run: (run.label, run.seed or 0))),
-            )
-            for name, runs in sorted(studies.items())
-        ]
+        views = []
+        for name, runs in sorted(studies.items()):
+            runs.sort(key=lambda run: (run.label, run.seed or 0))
+            notes = [Note(run.label, run.seed or 0, text) for run in runs for text in run.notes]
+            has_report = self.report_of(name) is not None
+            views.append(StudyView(name, has_report, tuple(runs), gathered(notes)))
         return {
             "folder": self.root.name or str(self.root),
             "studies": [asdict(view) for view in views],

@@ -20,7 +20,7 @@ from fedcord.algorithms.accord.layers import SeenLayers
 from fedcord.algorithms.analytic.membership import forget, join
 from fedcord.cli.main import main
 from fedcord.core.contract import Env
-from fedcord.core.errors import ProtocolError
+from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.params import plain
 from fedcord.core.tensors import select
 from fedcord.experiment.invariance import check_invariance
@@ -58,7 +58,6 @@ def deep(scaling: str = "unit", maps: str = "all", **values: Any) -> Accord:
 
 def by_loops(map_: np.ndarray[Any, Any], pooling: str, grid: int) -> np.ndarray[Any, Any]:
     """[B, C, H, W] to [B, C·g·g]; cell i of g covers places ⌊iH/g⌋ to ⌈(i+1)H/g⌉."""
-    reduce = {"mean": np.mean, "max": np.max}[pooling]
     count, channels, height, width = map_.shape
     rows, columns = min(grid, height), min(grid, width)
     out = np.zeros((count, channels, rows, columns))
@@ -69,7 +68,7 @@ def by_loops(map_: np.ndarray[Any, Any], pooling: str, grid: int) -> np.ndarray[
                     top, bottom = i * height // rows, -(-(i + 1) * height // rows)
                     left, right = j * width // columns, -(-(j + 1) * width // columns)
                     cell = map_[sample, channel, top:bottom, left:right]
-                    out[sample, channel, i, j] = reduce(cell)
+                    out[sample, channel, i, j] = cell.mean() if pooling == "mean" else cell.max()
     return out.reshape(count, -1)
 
 
@@ -160,6 +159,18 @@ def test_pieces_are_named_by_stage_and_pooling_and_counted() -> None:
     last = SeenLayers(maps="last", pooling="both").pieces(task(DEEP), 2)
     assert last == {"features": 32, "stage4": 128}  # 2×2 places: nothing to pool
     assert SeenLayers().pieces(task(DEEP), 0) == {"features": 6}
+    usual = task(
+        {
+            **IMAGE,
+            "input_shape": [3, 32, 32],
+            "mean": [0.5] * 3,
+            "std": [0.5] * 3,
+            "models": ["cnn"],
+        }
+    )
+    tries = [("last", "mean", 1), ("last", "mean", 2), ("all", "mean", 2), ("last", "both", 2)]
+    widths = [sum(SeenLayers(*chosen).pieces(usual, 0).values()) for chosen in tries]
+    assert widths == [192, 384, 512, 640]  # as the page's table has them
     columns = JointFeatures(layers=SeenLayers(maps="all")).block_columns
     assert columns([0, 1, 3], task(DEEP), 1) == slice(34, 54)
     assert columns([0, 1, 3], task(DEEP), 3) == slice(54, 88)
@@ -210,6 +221,37 @@ def test_joining_leaving_and_dropping_an_encoder_are_solving_from_scratch(scalin
         for name in ("head.weight", "head.gram"):
             assert gap(found.result[name], wanted.result[name]) <= 1e-8
         assert accord.stats_of(found.private).tag == accord.agreed_tag(fresh.shared, env)
+
+
+def test_deep_features_at_the_bytes_of_flat_ones_can_be_joined_and_left_but_not_dropped() -> None:
+    narrow = deep(joint={"projection": 46})  # the features alone have 6 + 8 + 32 columns
+    env = at_sums(narrow, DEEP)
+    state = with_encoders(narrow, env, CHOSEN)
+    clients = [client(SAMPLES, slice(k, None, 3)) for k in range(3)]
+    updates = dict(sums_of(narrow, state, clients, env))
+    flat = sums_of(deep(maps="none"), state, clients, env)[0][1]
+    assert {n: t.shape for n, t in updates[0].tensors.items()} == {
+        n: t.shape for n, t in flat.tensors.items()
+    }
+    full = solved(narrow, state, clients, env)
+    early = narrow.aggregate(state, iter([(0, updates[0]), (1, updates[1])]), env)
+    joined = join(narrow, early, [(2, updates[2])], env)
+    assert gap(joined.result["head.weight"], full.result["head.weight"]) <= 1e-8
+    left = forget(narrow, full, 2, updates[2], env)
+    assert gap(left.result["head.weight"], early.result["head.weight"]) <= 1e-8
+    with pytest.raises(ConfigError, match="only be dropped where it has columns of its own"):
+        narrow.drop_encoder(full, 1, env)
+
+
+def test_conjugate_gradients_find_the_deep_head_too() -> None:
+    values = {**VECTOR, "models": ["mlp:8-6"]}
+    gradients = deep(solve={"by": "gradients", "residual": 1e-10, "exchanges": 20})
+    heads = [
+        run(accord, values, (20, 12, 16))[0][-1].result["head.weight"]
+        for accord in (deep(), gradients)
+    ]
+    assert heads[0].shape == (3 * 14 + 1, 3)
+    assert gap(heads[1], heads[0]) <= 1e-7
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)

@@ -1,4 +1,4 @@
-"""Batches by the clock: the rule of the specification, its limits, and that models do not care."""
+"""Batches by the clock: the rule, its limits, and that models do not care."""
 
 from __future__ import annotations
 

@@ -209,7 +209,8 @@ def test_with_many_virtual_features_it_tends_to_its_gaussian_classifier() -> Non
 
     def miss(virtual: int) -> float:
         method = CCVR(virtual=virtual, epochs=round(200_000 / virtual), lr=0.5, batch_size=600)
-        head = method.head_from(shared, iter([(0, Update(sums, 150.0))]), here)
+        after_it = method.solved(ServerState(shared), iter([(0, Update(sums, 150.0))]), here)
+        head = head_of(after_it.shared, here)
         weights = torch.cat([head.weight.double(), head.bias[:, None].double()], dim=1)
         exact = torch.cat([wanted, offset[:, None]], dim=1)
         found, exact = (w - w.mean(0) for w in (weights, exact))  # softmax ignores what is common

@@ -3,7 +3,8 @@
 Reference: this library; its parts are FAFI (ICML 2025), AFL (CVPR 2025) and FedHiP. The nearest
 published relative is FENS (NeurIPS 2024), which trains its aggregator by gradient descent.
 
-Heterogeneity ruins classifiers, not encoders. So every chosen client trains an encoder alone, by
+A classifier learnt at one client cannot know classes that the client does not have; the encoder
+under it can still be of use for them. So every chosen client trains an encoder alone, by
 any objective of the one-shot family; the encoders are given to everybody; and the linear classifier
 on all their features is the ridge regression of all samples of all clients, solved once from sums.
 
@@ -16,6 +17,7 @@ features, personal heads.
 |---|---|
 | f_m, m = 1…M | `encoder.<client>.*`, the chosen clients' |
 | φ(x) = (f_1/‖f_1‖, …, f_M/‖f_M‖)/√M, 1 | `joint`, with `joint.public` one block more |
+| h_m,s, maps under f_m, pooled beside it | `joint.layers` |
 | G = Σ φφ', Q = Σ φy' | `stats.gram`, `stats.moment` |
 | W = (G + λI)⁻¹ Q | `head.weight` |
 
@@ -28,7 +30,7 @@ same give AFL on that encoder with the same λ (GCV tries λ relative to the wid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +38,7 @@ from torch import Tensor
 
 from fedcord.algorithms.accord.choosing import misfits
 from fedcord.algorithms.accord.dropping import without_encoder
+from fedcord.algorithms.accord.encoder_training import KINDS, EncoderTraining
 from fedcord.algorithms.accord.encoding import Encoding, encoders_in
 from fedcord.algorithms.accord.head import HEAD, Head
 from fedcord.algorithms.accord.iterative import GRADIENTS, IterativeHead, Solve
@@ -58,13 +61,13 @@ from fedcord.algorithms.analytic.wire import FORMATS
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.alignment import Alignment
 from fedcord.algorithms.oneshot.anchors import Anchors
+from fedcord.algorithms.oneshot.baselines.one_exchange import ONE_SHOT
 from fedcord.algorithms.oneshot.conflict import Conflict
 from fedcord.algorithms.oneshot.local_training import LocalTraining
 from fedcord.algorithms.oneshot.member import COUNTS
 from fedcord.algorithms.oneshot.objective import Objective
 from fedcord.algorithms.oneshot.oneshot import OneShot
 from fedcord.algorithms.oneshot.policy import Policy
-from fedcord.algorithms.oneshot.rules import client_review
 from fedcord.core.contract import (
     METRIC,
     ClientId,
@@ -80,7 +83,7 @@ from fedcord.core.contract import (
     Work,
 )
 from fedcord.core.errors import ConfigError, ProtocolError
-from fedcord.core.examples import ClientData
+from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -99,6 +102,16 @@ class Accord:
     policy: Policy = param(Policy(), "weight of alignment")
     conflict: Conflict = param(Conflict(), "what to do about opposing gradients")
     local: LocalTraining = param(LocalTraining(), "how clients train")
+    training: str = param(
+        "objective",
+        "how encoders come about: by objective and local, by plain cross-entropy, or drawn at "
+        "random and not trained",
+        choices=KINDS,
+        unwritten=True,
+    )
+    plain: LocalSGD = param(
+        ONE_SHOT, "how clients train with training=plain", tuned=False, unwritten=True
+    )
     selection: Selection = param(Selection(), "whose encoders travel")
     encoder_format: str = param(
         "float32", "numbers of encoders on the wire", choices=ENCODER_FORMATS
@@ -165,7 +178,7 @@ class Accord:
         """What encoders and head need of the task's networks, and what the sums disclose."""
         wrong = misfits(self.selection, self.joint, self.encoder_format, task)
         own = Review(tuple(wrong), disclosures(self._head) + self.joint.unseen(task))
-        return client_review(self._clients, task) + self.refine.review(task) + own
+        return self._training.review(task) + self.refine.review(task) + own
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """What a client's metrics show to have gone wrong."""
@@ -193,7 +206,7 @@ class Accord:
         return encoding.expected_model(env) if again else encoding.expected_message(env)
 
     def work(self, shared: Tensors, env: Env) -> Work | None:
-        """An asked client's first training is that of the one-shot method with these parts."""
+        """An asked client's first training, which others may share."""
         is_training = self.phases[env.round] is Phase.ENCODE and is_asked(shared, env.client)
         return self._encoding.work(env) if is_training else None
 
@@ -256,6 +269,12 @@ class Accord:
         """The tag of the features everybody must use."""
         return self.joint.tag(shared, env)
 
+    def summed_rows(
+        self, shared: Tensors, data: Examples, env: Env
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Samples as (joint features as the head sees them [B, D], labels [B])."""
+        return self._head.batches(data, shared, env)
+
     def stats_of(self, sums: Tensors) -> SufficientStats:
         """Summed messages as statistics."""
         return summed_stats(sums, self.wire)
@@ -295,9 +314,13 @@ class Accord:
         )
 
     @property
+    def _training(self) -> EncoderTraining:
+        return EncoderTraining(self.training, self._clients, self.plain)
+
+    @property
     def _encoding(self) -> Encoding:
         return Encoding(
-            self._clients, self.selection, self.joint, self.encoder_format, self.balanced
+            self._training, self.selection, self.joint, self.encoder_format, self.balanced
         )
 
     @property

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from fedcord.algorithms.accord.choosing import choose
+from fedcord.algorithms.accord.encoder_training import EncoderTraining
 from fedcord.algorithms.accord.joint_features import CHOSEN, JointFeatures, packed_encoders
 from fedcord.algorithms.accord.phases import is_asked
 from fedcord.algorithms.accord.selection import Selection, by_difference, by_size, on_noise
 from fedcord.algorithms.analytic.afl import CLASS_WEIGHT, balancing_weight
 from fedcord.algorithms.kit.encoder import encoder_tensors
-from fedcord.algorithms.oneshot.member import COUNTS, MODEL, PROTOTYPES
-from fedcord.algorithms.oneshot.oneshot import OneShot, first_message
+from fedcord.algorithms.oneshot.member import COUNTS, MODEL
 from fedcord.core.contract import ClientId, Env, Update, Work
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
-from fedcord.core.task import Network
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
 from fedcord.ops.number_format import shrink, travelling_spec
 
@@ -30,14 +28,14 @@ class Encoding:
     """How encoders come about and which of them are used.
 
     Attributes:
-        clients: the one-shot method whose clients train them.
+        training: how a client makes its own.
         selection: whose are wanted.
         joint: how many columns there may be.
         form: numbers of encoders on the wire.
         balanced: whether class weights follow from the class counts.
     """
 
-    clients: OneShot
+    training: EncoderTraining
     selection: Selection
     joint: JointFeatures
     form: str
@@ -50,28 +48,22 @@ class Encoding:
         return {f"{MODEL}.{name}": part for name, part in spec.items()}
 
     def expected_message(self, env: Env) -> dict[str, TensorSpec]:
-        """FAFI's message: encoder, prototypes, class counts."""
-        classes = env.task.num_classes
-        width = cast(Network, env.task.scratch_network(env.client)).feature_dim
+        """Encoder, class counts, and of training by an objective prototypes: FAFI's message."""
         return {
             **self.expected_model(env),
-            PROTOTYPES: TensorSpec((classes, width), torch.float32),
-            COUNTS: TensorSpec((classes,), torch.float32),
+            **self.training.extra_spec(env),
+            COUNTS: TensorSpec((env.task.num_classes,), torch.float32),
         }
 
     def work(self, env: Env) -> Work | None:
         """What decides a client's training; None where others could not use what it sends."""
-        if self.form != "float32":
-            return None
-        here = _first_place(env)
-        return self.clients.work(first_message(here, here.client), here)
+        return self.training.work(env) if self.form == "float32" else None
 
     def trained(self, data: ClientData, env: Env) -> Update:
         """A client's message after training alone."""
-        here = _first_place(env)
-        start = first_message(here, here.client)
-        update = self.clients.client_update(start, {}, data, here).update
-        kept = {name: update.tensors[name] for name in (PROTOTYPES, COUNTS)}
+        update = self.training.trained(data, env)
+        names = (*self.training.extra_spec(env), COUNTS)
+        kept = {name: update.tensors[name] for name in names}
         model = self.packed(select(update.tensors, MODEL))
         return dataclasses.replace(update, tensors={**model, **kept})
 
@@ -130,8 +122,3 @@ def encoders_in(heard: Mapping[ClientId, Update], shared: Tensors) -> dict[Clien
     if not models:
         raise ProtocolError("no client sent an encoder; at least one is needed.")
     return models
-
-
-def _first_place(env: Env) -> Env:
-    """A client's place in the one exchange of the one-shot method it trains by."""
-    return dataclasses.replace(env, round=0, num_rounds=1)

@@ -2,7 +2,8 @@
 
 With noise for privacy, joint features are shortened to `privacy.clip` wherever the head sees them,
 so that prediction and personal heads agree with what was summed. Blocks of unit length and the
-constant make vectors of length √2, which all shrink alike: nothing is lost but scale.
+constant make vectors of length √2, which all shrink alike: nothing is lost but scale. Where blocks
+are as they come (`joint.scaling=none`), only the longer ones are shortened.
 """
 
 from __future__ import annotations

@@ -23,9 +23,20 @@ from fedcord.core.params import check_params, param
 from fedcord.core.task import LayeredNetwork, Network, Task
 
 FEATURES = "features"
-POOLINGS: dict[str, Callable[..., Tensor]] = {
+
+
+def _cell_maxima(map_: Tensor, sides: tuple[int, int]) -> Tensor:
+    """[B, C, H, W] to [B, C, *sides]: adaptive max-pooling, which ONNX does not have."""
+    for axis, cells in zip((2, 3), sides, strict=True):
+        length = map_.shape[axis]
+        bounds = [(n * length // cells, -(-(n + 1) * length // cells)) for n in range(cells)]
+        map_ = torch.stack([map_.narrow(axis, a, b - a).amax(axis) for a, b in bounds], axis)
+    return map_
+
+
+POOLINGS: dict[str, Callable[[Tensor, tuple[int, int]], Tensor]] = {
     "mean": F.adaptive_avg_pool2d,
-    "max": F.adaptive_max_pool2d,
+    "max": _cell_maxima,
 }
 
 
@@ -91,6 +102,10 @@ class SeenLayers:
 
     def _pooled(self, map_: Tensor) -> Iterator[Tensor]:
         """The pieces [B, D] of a map [B, C, H, W] or [B, D]."""
-        sides = [min(self.grid, side) for side in map_.shape[2:]]
         for pooling in self._poolings(tuple(map_.shape[1:])):
-            yield (POOLINGS[pooling](map_, sides) if pooling else map_).flatten(1)
+            if pooling:
+                height, width = map_.shape[2:]
+                cells = (min(self.grid, height), min(self.grid, width))
+                yield POOLINGS[pooling](map_, cells).flatten(1)
+            else:
+                yield map_.flatten(1)

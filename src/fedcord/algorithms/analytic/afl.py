@@ -30,10 +30,11 @@ features.expansion=none, features.bias=false, features.unit=false is the paper's
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fedcord.algorithms.analytic.closed_form import (
     Solved,
@@ -65,7 +66,7 @@ from fedcord.core.contract import (
     Updates,
 )
 from fedcord.core.errors import ConfigError
-from fedcord.core.examples import ClientData
+from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -142,10 +143,17 @@ class AFL(SolvesFromSums):
             return ClientResult(factor_update(self.features, shared, data.train, env, weight))
         tag, size = self.features.tag(shared, env), self.features.num_features(env.task)
         total = StatsAccumulator(size, classes, tag, weight)
-        for rows, labels in self.features.batches(data.train, shared, env):
-            total.add(self.privacy.clipped(rows), labels)
+        for rows, labels in self.summed_rows(shared, data.train, env):
+            total.add(rows, labels)
         stats = add_noise(total.stats(), self.privacy.client_noise, env.generator("privacy"))
         return ClientResult(stats_update(stats, self.wire))
+
+    def summed_rows(
+        self, shared: Tensors, data: Examples, env: Env
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Samples as (what is summed of them [B, D], labels [B]), shortened for privacy."""
+        for rows, labels in self.features.batches(data, shared, env):
+            yield self.privacy.clipped(rows), labels
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Add up, or merge, and solve once."""

@@ -7,7 +7,7 @@ is all that late joining and forgetting need.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +32,7 @@ from fedcord.core.contract import (
     Traits,
     Updates,
 )
-from fedcord.core.examples import ClientData
+from fedcord.core.examples import ClientData, Examples
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors, TensorSpec
 from fedcord.ops.ridge import SolveReport, solve_ridge
@@ -117,6 +117,12 @@ class SolvesFromSums(ABC):
     def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
         return self.features.tag(shared, env)
+
+    def summed_rows(
+        self, shared: Tensors, data: Examples, env: Env
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Samples as (what is summed of them [B, D], labels [B])."""
+        return self.features.batches(data, shared, env)
 
     def stats_of(self, sums: Tensors) -> SufficientStats:
         """Summed messages as statistics."""

@@ -10,7 +10,7 @@ left still holds its data, and personal models must be made again by every clien
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -22,6 +22,7 @@ from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.algorithms.analytic.sum_messages import STATS, SUM, add_messages, check_tag
 from fedcord.core.contract import Algorithm, ClientId, Env, ServerState, Update
 from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.examples import Examples
 from fedcord.core.names import clients_listed
 from fedcord.core.tensors import Tensors, prefixed, select
 
@@ -40,6 +41,12 @@ class HoldsSums(Protocol):
 
     def agreed_tag(self, shared: Tensors, env: Env) -> int:
         """The tag of the features everybody must use."""
+        ...
+
+    def summed_rows(
+        self, shared: Tensors, data: Examples, env: Env
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Samples as (what is summed of them [B, D], labels [B])."""
         ...
 
     def stats_of(self, sums: Tensors) -> SufficientStats:

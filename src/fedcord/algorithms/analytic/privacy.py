@@ -98,7 +98,8 @@ class Privacy:
         if self.epsilon is None:
             return (
                 "No differential privacy: a client's sums are sent as they are. With one sample "
-                "they reveal its features up to sign, with fewer samples than features their span."
+                "they reveal its features up to sign, with fewer samples than features their span, "
+                "and to somebody with a list of candidates who is in them."
             )
         holder = {
             "server": "towards everybody but the server, which is trusted with the exact sums",

@@ -27,7 +27,7 @@ Limits: with groups of one bit it is a linear model of bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -52,7 +52,7 @@ from fedcord.core.contract import (
     Update,
     Updates,
 )
-from fedcord.core.examples import ClientData
+from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import check_params, param
 from fedcord.core.rng import derive_seed
 from fedcord.core.task import Task
@@ -139,9 +139,8 @@ class SAFLe:
             return ClientResult(Update(tensors, weight=len(rows)))
         size, classes = self.num_features(env.task), env.task.num_classes
         total = StatsAccumulator(size, classes, self.agreed_tag(shared, env))
-        indices = self.indices(shared, env)
-        for rows, labels in self.features.batches(data.train, shared, env):
-            total.add(one_hot_tables(indices(rows), 2**self.bits), labels)
+        for rows, labels in self.summed_rows(shared, data.train, env):
+            total.add(rows, labels)
         sums = total.stats().tensors()  # whole numbers, exact in float64
         counts = {n: t.to(torch.int32) if n in COUNTS else t for n, t in sums.items()}
         return ClientResult(Update(prefixed(STATS, counts), weight=len(data.train)))
@@ -195,6 +194,14 @@ class SAFLe:
         """The tag of the thresholded features."""
         inner = self.features.tag(shared, env)
         return feature_tag(f"{inner}|{self.levels}|{self.bits}|{self.groups}|{self.thresholds}")
+
+    def summed_rows(
+        self, shared: Tensors, data: Examples, env: Env
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Samples as (one-hot rows of all tables [B, E·length], labels [B])."""
+        indices = self.indices(shared, env)
+        for rows, labels in self.features.batches(data, shared, env):
+            yield one_hot_tables(indices(rows), 2**self.bits), labels
 
     def stats_of(self, sums: Tensors) -> SufficientStats:
         """Summed counts as statistics."""

@@ -37,9 +37,13 @@ from torch import Generator, Tensor
 
 from fedcord.algorithms.averaging.exact_head import FEATURES
 from fedcord.algorithms.averaging.fedavg import FedAvg
-from fedcord.algorithms.averaging.head_round import HasHeadRound, averaging_method
+from fedcord.algorithms.averaging.head_round import (
+    HasHeadRound,
+    averaging_method,
+    with_classifier,
+)
 from fedcord.algorithms.kit.linear_head import Head, head_of, train_head
-from fedcord.core.contract import Env, Update, Updates
+from fedcord.core.contract import Env, ServerState, Update, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -93,7 +97,7 @@ class CCVR(HasHeadRound):
         }
         return Update(tensors, weight=len(data.train))
 
-    def head_from(self, shared: Tensors, updates: Updates, env: Env) -> Head:
+    def solved(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The averaged classifier, trained on virtual features of the classes' Gaussians."""
         total: dict[str, Tensor] = {}
         for _, update in updates:
@@ -103,12 +107,12 @@ class CCVR(HasHeadRound):
         held = (total[COUNT] > 0).nonzero()[:, 0]
         drawn = env.generator("virtual-features")
         vectors = [draw(means[c], covariances[c], self.virtual, drawn) for c in held.tolist()]
-        before = head_of(shared, env)
+        before = head_of(state.shared, env)
         head = Head(before.weight.clone(), before.bias.clone())
         inputs, labels = torch.cat(vectors).float(), held.repeat_interleave(self.virtual)
         order = env.generator("virtual-order")
         train_head(head, inputs, labels, self.epochs, self.lr, self.batch_size, order)
-        return head
+        return with_classifier(state, head, env)
 
 
 def gaussians(total: Tensors) -> tuple[Tensor, Tensor]:

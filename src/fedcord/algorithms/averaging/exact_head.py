@@ -36,9 +36,13 @@ from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.sum_messages import add_messages, stats_update, summed_stats
 from fedcord.algorithms.analytic.wire import FORMATS
 from fedcord.algorithms.averaging.fedavg import FedAvg
-from fedcord.algorithms.averaging.head_round import HasHeadRound, averaging_method
+from fedcord.algorithms.averaging.head_round import (
+    HasHeadRound,
+    averaging_method,
+    with_classifier,
+)
 from fedcord.algorithms.kit.linear_head import Head
-from fedcord.core.contract import Env, Update, Updates
+from fedcord.core.contract import Env, ServerState, Update, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -75,12 +79,13 @@ class ExactHead(HasHeadRound):
         """One pass over the samples, which are only ever added up."""
         return stats_update(client_stats(FEATURES, shared, data, env), self.wire)
 
-    def head_from(self, shared: Tensors, updates: Updates, env: Env) -> Head:
+    def solved(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The ridge regression of everybody's samples."""
-        sums = add_messages({}, updates, FEATURES.tag(shared, env), env)
+        sums = add_messages({}, updates, FEATURES.tag(state.shared, env), env)
         solved = solve_stats(summed_stats(sums, self.wire), self.ridge, self.wire)
         head = linear_head(solved.weight)
-        return Head(head.weight, torch.where(solved.seen, head.bias, UNSEEN))
+        bias = torch.where(solved.seen, head.bias, UNSEEN)
+        return with_classifier(state, Head(head.weight, bias), env)
 
 
 def linear_head(weight: torch.Tensor) -> Head:

@@ -35,10 +35,13 @@ from fedcord.algorithms.analytic.sum_messages import add_messages, stats_update,
 from fedcord.algorithms.analytic.wire import FORMATS
 from fedcord.algorithms.averaging.exact_head import FEATURES, linear_head
 from fedcord.algorithms.averaging.fedavg import FedAvg
-from fedcord.algorithms.averaging.head_round import HasHeadRound, averaging_method
-from fedcord.algorithms.kit.linear_head import Head
+from fedcord.algorithms.averaging.head_round import (
+    HasHeadRound,
+    averaging_method,
+    with_classifier,
+)
 from fedcord.algorithms.kit.trained_part import PARTS
-from fedcord.core.contract import Env, Update, Updates
+from fedcord.core.contract import Env, ServerState, Update, Updates
 from fedcord.core.examples import ClientData
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec
@@ -71,8 +74,9 @@ class Fed3RFineTuned(HasHeadRound):
         """One pass over the samples, which are only ever added up."""
         return stats_update(client_stats(FEATURES, shared, data, env), self.wire)
 
-    def head_from(self, shared: Tensors, updates: Updates, env: Env) -> Head:
+    def solved(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """Fed3R's classifier, over the temperature."""
-        sums = add_messages({}, updates, FEATURES.tag(shared, env), env)
+        sums = add_messages({}, updates, FEATURES.tag(state.shared, env), env)
         solved = solve_stats(summed_stats(sums, self.wire), self.ridge, self.wire)
-        return linear_head(normalised(solved.weight, has_bias=True) / self.temperature)
+        head = linear_head(normalised(solved.weight, has_bias=True) / self.temperature)
+        return with_classifier(state, head, env)

@@ -2,7 +2,8 @@
 
 What is common to methods that put such a round before or after any method whose clients send
 models: `of` names that method and `inner` holds its parameters. Its rounds are the very ones it
-would have in a run with one round less, bit for bit; and what comes out is a network again.
+would have in a run with one round less, bit for bit. What comes out is usually a network again,
+by `with_classifier`.
 """
 
 from __future__ import annotations
@@ -50,12 +51,14 @@ class HasHeadRound(ABC):
         inner: that method.
         head_round: whether the classifier is made before or after its rounds.
         train: the part of the network that the inner method trains, see `kit.trained_part`.
+        sees_features_only: whether the classifier sees inputs through the network's features alone.
     """
 
     of: str
     inner: Any
     head_round: Literal["first", "last"]
     train: str = "all"
+    sees_features_only: bool = True
 
     def check_inner(self) -> None:
         """Refuse an inner method that is another than named, or that averages no models."""
@@ -86,15 +89,15 @@ class HasHeadRound(ABC):
         """A client's sums over its samples' features, by the model in `shared`."""
 
     @abstractmethod
-    def head_from(self, shared: Tensors, updates: Updates, env: Env) -> Head:
-        """The classifier that follows from everybody's sums."""
+    def solved(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        """The state with the classifier that follows from everybody's sums."""
 
     @property
     def traits(self) -> Traits:
         """Those of the inner method that one round of sums does not change."""
         inner: Traits = self.inner.traits
         return Traits(
-            looks_through_network=inner.looks_through_network,
+            looks_through_network=inner.looks_through_network and self.sees_features_only,
             personalizes=bool(inner.personalizes),
             stacks=bool(inner.stacks),
             sums_suffice=bool(inner.sums_suffice),
@@ -102,21 +105,7 @@ class HasHeadRound(ABC):
 
     def review(self, task: Task) -> Review:
         """What the inner method needs, and a linear classifier to put the new one into."""
-        found: Review = self.inner.review(task)
-        network = task.scratch_network()
-        wrong = head_problem(network, type(self).__name__)
-        sent = select(self.inner.init(Env(task, seed=0)).shared, MODEL)
-        if wrong is None and sent.keys() != network.state_dict().keys():
-            wrong = (
-                f"of = {shown(self.of)}: with these parameters its model is not the network itself "
-                "(it has parts of its own), so its classifier cannot be replaced; switch them off."
-            )
-        if wrong is None and not trained_part(self.train, network):
-            wrong = (
-                f"train = '{self.train}': nothing but the classifier of {type(network).__name__} "
-                "is ever trained; use train=classifier, or fed3r alone."
-            )
-        return found if wrong is None else found + Review(errors=(wrong,))
+        return network_review(self, task)
 
     def is_head_round(self, env: Env) -> bool:
         """Whether clients send sums in the round of `env`."""
@@ -172,8 +161,7 @@ class HasHeadRound(ABC):
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The model with its new classifier, or what the inner method makes of updates."""
         if self.is_head_round(env):
-            head = self.head_from(state.shared, updates, env)
-            return state.next(with_head(state.shared, head, env))
+            return self.solved(state, updates, env)
         after: ServerState = self.inner.aggregate(state, updates, self.inner_env(env))
         return after
 
@@ -193,3 +181,27 @@ class HasHeadRound(ABC):
         """The inner method's model; after the round of the head, with that classifier."""
         made: Predictor = self.inner.predictor(shared, memory, self.inner_env(env))
         return made
+
+
+def network_review(method: HasHeadRound, task: Task) -> Review:
+    """What the inner method needs, and of its network a classifier to replace."""
+    found: Review = method.inner.review(task)
+    network = task.scratch_network()
+    wrong = head_problem(network, type(method).__name__)
+    sent = select(method.inner.init(Env(task, seed=0)).shared, MODEL)
+    if wrong is None and sent.keys() != network.state_dict().keys():
+        wrong = (
+            f"of = {shown(method.of)}: with these parameters its model is not the network itself "
+            "(it has parts of its own), so its classifier cannot be replaced; switch them off."
+        )
+    if wrong is None and not trained_part(method.train, network):
+        wrong = (
+            f"train = '{method.train}': nothing but the classifier of {type(network).__name__} "
+            "is ever trained; use train=classifier, or fed3r alone."
+        )
+    return found if wrong is None else found + Review(errors=(wrong,))
+
+
+def with_classifier(state: ServerState, head: Head, env: Env) -> ServerState:
+    """The state after the round of the head, with this one in its network."""
+    return state.next(with_head(state.shared, head, env))

@@ -144,7 +144,7 @@ class MOON(AveragesModels):
 
     def _frozen(self, tensors: Tensors, env: Env) -> nn.Module:
         """A network of its own, since the scratch network is the one in training."""
-        fresh = env.task.networks[0](None).to(env.task.device)
+        fresh = env.task.fresh_network()
         return self._load(fresh, tensors, env).requires_grad_(False)
 
     def _load(self, network: nn.Module, tensors: Tensors, env: Env) -> nn.Module:

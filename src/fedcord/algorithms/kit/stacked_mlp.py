@@ -62,13 +62,14 @@ def train_stacked(
         losses = _run(plan, layers, local.lr_at(envs[0]))
     results: list[ClientResult | None] = [None] * len(datas)
     for place, k in enumerate(order):
-        visited = max(int(plan.num_real[place].sum()), 1)
-        loss = float(losses[place]) / visited
+        visited = int(plan.num_real[place].sum())
+        loss = float(losses[place]) / max(visited, 1)
         if not math.isfinite(loss):
             raise NumericalError(
                 f"the training loss became {loss}; lower local.lr (now {local.lr:g}) "
                 "or set local.clip."
             )
+        envs[k].task.passes.add(envs[k].client, visited, visited)
         update = Update(layers.client(place), len(datas[k].train), {"train_loss": loss})
         results[k] = ClientResult(update)
     return [result for result in results if result is not None]

@@ -1,7 +1,7 @@
 """`iid`: every client a random sample of the same size, the reference without heterogeneity.
 
 And as an option of every other partition, `examples=iid`: clients of that partition's sizes, each a
-random sample of what it has dealt out. What then differs from the partition itself is which
+random sample of what it has given out. What then differs from the partition itself is which
 examples a client holds, and nothing else: the control that tells label skew from unequal sizes.
 """
 
@@ -31,15 +31,15 @@ class Iid:
         return list(np.array_split(rng.permutation(source.pool), num_clients))
 
 
-def dealt_anew(parts: Sequence[Indices], seed: int) -> list[Indices]:
+def redistributed(parts: Sequence[Indices], seed: int) -> list[Indices]:
     """Disjoint parts of the same sizes, over the same examples, at random."""
     together = np.concatenate(parts)
     if len(np.unique(together)) < len(together):
         raise DataError(
-            "examples=iid deals anew what clients hold, but here some hold the same examples; use "
-            "a partition without overlap, such as dirichlet."
+            "examples=iid redistributes what clients hold, but here some hold the same examples; "
+            "use a partition without overlap, such as dirichlet."
         )
     rng = numpy_generator(seed, "partition/examples")
     cuts = np.cumsum([len(part) for part in parts])[:-1]
-    # sorted first: the same examples are dealt alike whoever had them before
+    # sorted first: the result does not depend on who had them before
     return np.split(rng.permutation(np.sort(together)), cuts)

@@ -1,0 +1,53 @@
+"""The same methods in two settings."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcord.statistics import equivalence
+from tests.cli.command import fedcord
+from tests.report.conftest import assert_refused, write_run
+
+SCORES = {
+    ("mnist", "0.1"): {"moon": [0.80, 0.82, 0.81], "fedavg": [0.40, 0.50, 0.45]},
+    ("svhn", "0.1"): {"moon": [0.60, 0.62, 0.61], "fedavg": [0.30, 0.35, 0.40]},
+    ("mnist", "0.5"): {"moon": [0.81, 0.82, 0.80], "fedavg": [0.60, 0.61, 0.65]},
+    ("svhn", "0.5"): {"moon": [0.60, 0.61, 0.62], "fedavg": [0.50, 0.55, 0.50]},
+}
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[str]:
+    for (data, skew), methods in SCORES.items():
+        for name, values in methods.items():
+            for seed, value in enumerate(values):
+                config = {"dataset": data, "partition": f"dirichlet:{skew}"}
+                write_run(tmp_path / f"{data}-{skew}", name, seed, value, config=config)
+    return [f"{data}-{skew}" for data, skew in SCORES]
+
+
+def test_a_method_is_compared_with_itself(folders: list[str], tmp_path: Path) -> None:
+    done = fedcord("report", *folders, "--equivalent", "same.md", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [row["name"] for row in found["rows"]] == ["moon", "fedavg"]
+    for row in found["rows"]:
+        strata = [
+            np.subtract(SCORES[data, "0.5"][row["name"]], SCORES[data, "0.1"][row["name"]])
+            for data in ("mnist", "svhn")
+        ]
+        expected = equivalence([own.tolist() for own in strata], 0.02)
+        assert row["found"]["p"] == pytest.approx(expected.p)
+        assert row["by_dataset"] == pytest.approx([own.mean() for own in strata])
+    text = (tmp_path / "same.md").read_text(encoding="utf-8")
+    assert "| within ±2 points |" in text
+    assert "| equivalent |" in text.splitlines()[2]
+    assert "| not shown |" in text.splitlines()[3]
+
+
+def test_mistakes_are_told(folders: list[str], tmp_path: Path) -> None:
+    assert_refused([*folders[:3], "--equivalent", "a.md"], "svhn has 1", tmp_path)
+    assert_refused([*folders, "--equivalent", "a.md", "--margin", "0"], "above zero", tmp_path)
+    assert_refused([*folders, "--margin", "1"], "of use with --equivalent", tmp_path)
