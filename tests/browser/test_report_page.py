@@ -50,6 +50,10 @@ def test_the_large_page_shows_without_errors_and_asks_for_nothing(
     smallest = """Math.min(...[...document.querySelectorAll('svg text')].filter(
         own => own.textContent.trim()).map(own => own.getBoundingClientRect().height))"""
     assert page.run(smallest) >= 9
+    # and no figure is blown up beyond the scale that all share
+    scales = """Math.max(...[...document.querySelectorAll('svg[data-figure]')].map(
+        own => own.getBoundingClientRect().width / own.viewBox.baseVal.width))"""
+    assert page.run(scales) <= 1.46
     assert page.run("getComputedStyle(document.body).backgroundColor") == (
         "rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 23, 29)"
     )

@@ -157,7 +157,7 @@ def inline_svg(fig: Figure, name: str, description: str, key: str | None = None)
     box = re.search(r'viewBox="0 0 ([0-9.]+) [0-9.]+"', opening)
     assert box is not None
     # one scale for all figures, so that their letters are equally large
-    width = f"max-width:{1.45 * float(box[1]):.0f}px"
+    width = f"--own:{1.45 * float(box[1]):.0f}px"
     text = tagged_svg(text[len(opening) :])
     text = re.sub(r'\bid="', f'id="{key}-', text)
     text = re.sub(r'xlink:href="#', f'href="#{key}-', text)

@@ -74,12 +74,12 @@ tr:target, tr:has(:target), tr.linked { background: var(--mark); }
   display: grid; gap: 2.2rem; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr));
 }
 figure { margin: 0; min-width: 0; }
-figure svg { display: block; width: 100%; height: auto; }
+figure svg { display: block; width: 100%; max-width: var(--own); height: auto; }
 figure svg text {
   font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif !important;
 }
 figcaption { margin-top: .5rem; }
-.figures + figure { margin-top: 2.2rem; }
+[data-choice] + figure, template + figure { margin-top: 2.2rem; }
 pre {
   margin: 0 0 1rem; padding: .9rem 1.1rem; white-space: pre-wrap; overflow-wrap: anywhere;
   background: var(--panel);
@@ -156,7 +156,7 @@ a + .sort { margin-left: .1rem; }
   th, td { padding: .55rem .6rem; }
   .figures { grid-template-columns: 1fr; }
   figure.wide { overflow-x: auto; }
-  figure.wide svg { min-width: 36rem; }
+  figure.wide svg { min-width: min(36rem, var(--own)); }
   dl { grid-template-columns: 1fr; gap: 0; }
   dd { margin-bottom: .6rem; }
 }
