@@ -29,6 +29,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runs")
     long = {"local": {"epochs": 10, "lr": 0.3}}
     fedcord.run("fedavg", out=root / "fedavg", rounds=3, params=long, **SMALL)
+    fedcord.run("fedavg", out=root / "masked-fedavg", rounds=2, secure=0.6, **SMALL)
     fedcord.run("accord", out=root / "accord", params={"local": {"epochs": 2}}, **SMALL)
     features = {"width": 150}
     fedcord.run("afl", out=root / "afl", params={"features": features}, **SMALL)
@@ -72,6 +73,12 @@ def test_sums_of_fewer_samples_than_features_give_everybody_away(runs: Path) -> 
         for finding in found.findings:
             assert finding.rates.auc == 1.0
             assert finding.limit is None
+    assert any("masked" in note for note in found.notes)
+
+
+def test_masked_models_are_seen_by_nobody_and_the_final_one_by_everybody(runs: Path) -> None:
+    found = audit_run(runs / "masked-fedavg", num_shadows=0)
+    assert {f.target for f in found.findings} == {"final model"}
     assert any("masked" in note for note in found.notes)
 
 

@@ -18,7 +18,7 @@ ASKED_FOR = {
     *("fedhip-invariance", "fedhip-personalisation", "fedhip-cost", "fedhip-new-clients"),
     *("fedacnnl-time", "fedacnnl-accuracy", "afl-partitions"),
     *("accord-ablation", "accord-cifar10", "accord-datasets", "accord-encoders"),
-    *("accord-main", "accord-mixed", "accord-public"),
+    *("accord-main", "accord-main-compute", "accord-mixed", "accord-public"),
     *("accord-full", "accord-participation", "accord-private", "accord-controls", "accord-views"),
 }
 NEEDS_NO_DOWNLOAD = ("digits", "synthetic")

@@ -64,7 +64,7 @@ def test_without_the_setting_runs_are_what_they_were() -> None:
 
 def test_engines_and_sites_agree(tmp_path: Path) -> None:
     settings = {**SMALL, "partition": "dirichlet:0.5", "clients": 4, "rounds": 1}
-    config = load_config({**settings, "algorithm": "fedavg", "test_views": "mirror+shift"})
+    config = load_config({**settings, "algorithm": "fedavg", "test_views": "mirror"})
     places = {
         "here": Place(tmp_path / "here"),
         "wire": Place(tmp_path / "wire", "wire"),
@@ -81,7 +81,7 @@ def test_engines_and_sites_agree(tmp_path: Path) -> None:
 
 
 def test_clients_test_their_own_models_by_views(tmp_path: Path) -> None:
-    how: dict[str, Any] = {**SMALL, "rounds": 3, "test": 0.3, "test_views": "shift"}
+    how: dict[str, Any] = {**SMALL, "rounds": 1, "test": 0.3, "test_views": "shift"}
     result = run("fedproto", out=tmp_path / "run", **how)
     people = build_experiment(load_config({**how, "algorithm": "fedproto"})).population
     model = fedcord.load(tmp_path / "run")
@@ -118,13 +118,13 @@ def test_a_frozen_network_looks_at_every_view(tmp_path: Path) -> None:
 
 def test_an_exported_program_has_the_views_inside(tmp_path: Path) -> None:
     data = own_data(IMAGE)
-    finished(tmp_path / "run", "fedavg", data, rounds=1, test_views="mirror+shift")
+    finished(tmp_path / "run", "fedavg", data, rounds=1, test_views="shift")
     model = fedcord.load(tmp_path / "run").model()
     export_model(read_finished(tmp_path / "run"), model, tmp_path / "model")
     program = torch.export.load(tmp_path / "model" / "model.pt2").module()
     stored = torch.from_numpy(data.test.inputs)
     torch.testing.assert_close(program(stored), model.scores(stored), rtol=1e-5, atol=1e-5)
-    assert "10 views of each image" in (tmp_path / "model" / "README.md").read_text()
+    assert "5 views of each image" in (tmp_path / "model" / "README.md").read_text()
     again = fedcord.load(tmp_path / "model").scores(data.test.inputs)
     np.testing.assert_array_equal(again, model.scores(stored).numpy())
     with pytest.raises(ConfigError, match="more than one plain network"):

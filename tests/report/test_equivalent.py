@@ -24,7 +24,10 @@ def folders(tmp_path: Path) -> list[str]:
         for name, values in methods.items():
             for seed, value in enumerate(values):
                 config = {"dataset": data, "partition": f"dirichlet:{skew}"}
-                write_run(tmp_path / f"{data}-{skew}", name, seed, value, config=config)
+                run = write_run(tmp_path / f"{data}-{skew}", name, seed, value, config=config)
+                origin = json.loads((run / "provenance.json").read_text())
+                origin["data_hash"] += skew  # it is also of who holds what
+                (run / "provenance.json").write_text(json.dumps(origin))
     return [f"{data}-{skew}" for data, skew in SCORES]
 
 
@@ -51,3 +54,10 @@ def test_mistakes_are_told(folders: list[str], tmp_path: Path) -> None:
     assert_refused([*folders[:3], "--equivalent", "a.md"], "svhn has 1", tmp_path)
     assert_refused([*folders, "--equivalent", "a.md", "--margin", "0"], "above zero", tmp_path)
     assert_refused([*folders, "--margin", "1"], "of use with --equivalent", tmp_path)
+
+
+def test_other_examples_are_no_pair(folders: list[str], tmp_path: Path) -> None:
+    for config in (tmp_path / "mnist-0.1").glob("*/seed-*/config.toml"):
+        config.write_text("subset = 100\n" + config.read_text())
+    words = "fedavg: for seed 0 the two studies used different data"
+    assert_refused([*folders, "--equivalent", "a.md"], words, tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,8 @@ MODELS, SUMS = "models", "sums"
 PARTS = (MODELS, SUMS)
 """What can be attacked: models and encoders, which takes training again, and sums."""
 MAX_SHADOWS = 1000
-SAME_MODEL, SAME_MASKED_MODEL = 1e-6, 1e-3
-"""Largest relative difference to the run's own model; masks round."""
+SAME_MODEL = 1e-6
+"""Largest relative difference to the run's own model."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,7 @@ def _attacked_models(
     to_do = 1 + num_shadows
     on_federation(0, to_do)
     views = {client: prepared_views(found, task, seed) for client, found in candidates.items()}
-    played = played_again(experiment)
-    _check_same(played, finished)
+    played = _as_it_was(played_again(experiment), finished)
     targets = _signals(experiment, played, candidates, views)
     shadows: dict[tuple[ClientId, Exposure], list[Shadow]] = {key: [] for key in targets}
     halves = {client: dict[int, Tensor]() for client in candidates}
@@ -190,15 +189,19 @@ def _signals(
     return found
 
 
-def _check_same(played: Played, finished: FinishedRun) -> None:
-    """Refuse to speak about a model that is not the run's."""
-    gap = model_gap(played.state.model, finished.checkpoint.state.model)
-    allowed = SAME_MODEL if finished.config.secure is None else SAME_MASKED_MODEL
-    if gap > allowed:
+def _as_it_was(played: Played, finished: FinishedRun) -> Played:
+    """The run's own final model, and what clients sent on the way to it.
+
+    Masks round, so what comes after a masked round is like what was sent, and not the same.
+    """
+    state = finished.checkpoint.state
+    gap = model_gap(played.state.model, state.model)
+    if gap > SAME_MODEL and finished.config.secure is None:
         raise CheckpointError(
             f"trained again, the model of '{finished.path}' is another (largest relative "
             f"difference {gap:.1e}); audit it with the versions it was made by, or run it again."
         )
+    return replace(played, state=state)
 
 
 def _means(found: Sequence[tuple[ClientId, Finding]]) -> tuple[Finding, ...]:

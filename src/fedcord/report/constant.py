@@ -50,6 +50,10 @@ class ConstantAnswer:
         """What guessing reaches by a metric; None where there is no such level."""
         return None if metric.chance is None else metric.chance(self.counts)
 
+    def level_of(self, metric: Metric) -> float | None:
+        """What a constant answer reaches by a metric; None where there is no such level."""
+        return {"accuracy": self.majority, "balanced_accuracy": self.balanced}.get(metric.name)
+
     @property
     def balanced(self) -> float:
         """Balanced accuracy of always answering with one class."""

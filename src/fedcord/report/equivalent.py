@@ -10,6 +10,7 @@ import numpy as np
 from fedcord.core.errors import ConfigError, PairingError
 from fedcord.metrics.registry import METRICS
 from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.load import Run
 from fedcord.report.numbers import counted, listed, p_value
 from fedcord.report.row import Row, over_shared_seeds, shared_seeds
 from fedcord.report.scores import gap_heading, score, score_cell_bracket, score_gap
@@ -107,11 +108,11 @@ def equivalent(boards: Sequence[Leaderboard], titles: Sequence[str], margin: flo
             _check_pair(first, second)
             theirs, ours = over_shared_seeds(first, second)
             strata.append(np.subtract(ours, theirs).tolist())
-        means = [
+        before, after = (
             float(np.mean([row.score.mean for row in side])) for side in zip(*own, strict=True)
-        ]
+        )
         gaps = tuple(float(np.mean(each)) for each in strata)
-        rows.append(EquivalentRow(name, *means, gaps, equivalence(strata, margin / scale)))
+        rows.append(EquivalentRow(name, before, after, gaps, equivalence(strata, margin / scale)))
     return Equivalent(
         metric.name,
         margin,
@@ -146,10 +147,20 @@ def _check_pair(first: Row, second: Row) -> None:
             f"{first.name}: the two studies share no seed; settings are compared by seed, so run "
             "both with the same."
         )
-    data = [{run.seed: run.data_hash for run in row.runs} for row in (first, second)]
+    data = [{run.seed: _examples_of(run) for run in row.runs} for row in (first, second)]
     differ = [seed for seed in seeds if data[0][seed] != data[1][seed]]
     if differ:
         raise PairingError(
             f"{first.name}: for seed {differ[0]} the two studies used different data; a setting "
             "can only be compared with another on the same examples."
         )
+
+
+def _examples_of(run: Run) -> tuple[object, ...]:
+    """What tells whether two runs under one seed had the same examples, whoever held them.
+
+    The hash of the data does not, because it is also of who holds what.
+    """
+    totals = None if run.partition is None else tuple(run.partition.counts.sum(axis=0).tolist())
+    tested = () if run.result is None else tuple(run.result.test_counts)
+    return run.config.get("subset"), run.config.get("longtail", 1.0), totals, tested

@@ -274,15 +274,16 @@ def _row(
         bytes_down=float(np.mean([result.bytes_down for result in results])),
         seconds=float(np.mean([result.seconds for result in results])),
         cost=mean_cost([result.cost for result in results]),
-        constant=_constant(runs),
+        constant=_constant(runs, metric),
         num_refused=sum(len(entry.refused) for run in runs for entry in run.metrics),
         runs=runs,
     )
 
 
-def _constant(runs: Sequence[Run]) -> float | None:
+def _constant(runs: Sequence[Run], metric: Metric) -> float | None:
     floors = [constant_answer(run) for run in runs]
-    known = [floor.majority for floor in floors if floor is not None and floor.is_exact]
+    levels = [floor.level_of(metric) for floor in floors if floor is not None and floor.is_exact]
+    known = [level for level in levels if level is not None]
     return float(np.mean(known)) if len(known) == len(runs) else None
 
 

@@ -37,7 +37,7 @@ class OverviewRow:
         by_study: [S] its mean with its interval; None where it did not take part.
         mean: over studies, each with the same weight; None unless it took part in all.
         mean_rank: over studies, 1 for the best mean; None unless it took part in all.
-        below: [S] whether its mean accuracy is not above that of a constant answer.
+        below: [S] whether its mean is not above that of a constant answer.
         mean_above: mean over the studies in which it is; None where there is none, and unless it
             took part in all.
         cost: mean over studies; nothing known unless it took part in all.
@@ -105,8 +105,8 @@ class Overview:
         )
         if is_marked:
             below += (
-                f" {MARK}: not above the accuracy of always answering with the largest class of "
-                f"the test set; what such a method can do is not known from that setting."
+                f" {MARK}: not above what always answering with the largest class of the test set "
+                "reaches; what such a method can do is not known from that setting."
             )
         notes = [f"Note: {mark}." for mark in self.marks if BELOW_CONSTANT not in mark]
         return "\n\n".join([table, below, *self._costs(), *notes]) + "\n"

@@ -43,8 +43,8 @@ class Row:
         bytes_down: per run, from the server to all clients, mean over seeds.
         seconds: per run, mean over seeds.
         cost: complete traffic and passes per run, mean over seeds.
-        constant: accuracy of always answering with the largest test class, mean over seeds; None
-            where test examples were not counted.
+        constant: what always answering with the largest test class reaches in what is compared,
+            mean over seeds; None where test examples were not counted or there is no such level.
         num_refused: updates refused on arrival, over all seeds.
         runs: the runs behind it, in the order of its seeds.
     """
@@ -89,9 +89,8 @@ class Row:
 
     @property
     def is_below_constant(self) -> bool:
-        """Whether its mean accuracy is not above that of a constant answer."""
-        accuracy = self.mean_of("accuracy")
-        return accuracy is not None and self.constant is not None and accuracy <= self.constant
+        """Whether its mean is not above that of a constant answer, in what is compared."""
+        return self.constant is not None and self.score.mean <= self.constant
 
     @property
     def mark(self) -> str:

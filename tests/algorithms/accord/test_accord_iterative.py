@@ -25,7 +25,7 @@ from tests.federation import VECTOR, population, task
 WIDTH = 16 * K + 1
 
 
-def iterative(residual: float = 1e-12, exchanges: int = 25, **values: Any) -> Any:
+def iterative(residual: float = 1e-12, exchanges: int = 12, **values: Any) -> Any:
     solve = {"by": "gradients", "residual": residual, "exchanges": exchanges}
     return method(solve=solve, **values)
 
@@ -44,7 +44,7 @@ def test_the_head_is_that_of_the_gram_matrix(more: dict[str, Any]) -> None:
 
 def test_the_ridge_is_chosen_as_well_as_from_the_spectrum() -> None:
     wanted = run(method())[0][-1]
-    states, _ = run(iterative(residual=1e-6))
+    states, _ = run(iterative(residual=1e-6, exchanges=20))
     # steps of the grid: one random direction estimates what the spectrum says
     ratio = float(states[-1].result["head.ridge"] / wanted.result["head.ridge"])
     assert 0.1 < ratio < 10
@@ -55,7 +55,7 @@ def test_it_ends_at_the_stated_residual_and_then_nothing_is_sent() -> None:
     states, records = run(accord)
     shares = [float(state.private["metric.residual"]) for state in states[3:]]
     used = int(states[-1].private["metric.exchanges"])
-    assert 1 < used < 25
+    assert 1 < used < 12
     assert shares[used] <= 1e-4 < shares[used - 1]
     assert shares[used:] == [shares[used]] * (len(shares) - used)
     wanted = run(method(ridge=0.5))[0][-1]
@@ -67,7 +67,7 @@ def test_it_ends_at_the_stated_residual_and_then_nothing_is_sent() -> None:
         shares[-1], rel=1e-6
     )
     quiet = records[3 + used :]
-    assert len(quiet) == 25 - used
+    assert len(quiet) == 12 - used
     assert {(r.bytes_up, r.bytes_down) for r in quiet} == {(K * 8, 0)}
 
 

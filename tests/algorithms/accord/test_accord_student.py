@@ -53,7 +53,8 @@ def by_hand(algorithm: AccordStudent, until: int) -> tuple[ServerState, dict[int
     people = population(VECTOR, SIZES)
     datas = {k: people.client(k) for k in range(len(SIZES))}
     env = Env(task(), 0, num_rounds=algorithm.traits.rounds or 0)
-    state, memories = algorithm.init(env), dict[int, Any].fromkeys(datas, {})
+    state = algorithm.init(env)
+    memories: dict[int, Any] = {k: {} for k in datas}
     for number in range(until):
         here = replace(env, round=number)
         done = {

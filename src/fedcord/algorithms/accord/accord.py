@@ -10,8 +10,9 @@ on all their features is the ridge regression of all samples of all clients, sol
 
 Travels: up class counts, once, if encoders are to be chosen by them; up the asked clients' encoders
 in FAFI's message (encoder, prototypes, class counts); down the chosen encoders; up Gram matrix and
-moment of the joint features, class counts, of which the server needs the sum only. Stays: samples,
-features, personal heads.
+moment of the joint features, class counts, of which the server needs the sum only; with
+`solve.by=gradients` no Gram matrix, but directions down and products with them up, several times.
+Stays: samples, features, personal heads.
 
 | paper | here |
 |---|---|

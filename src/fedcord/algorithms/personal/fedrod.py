@@ -65,8 +65,12 @@ class FedRoD(AveragesModels):
 
     @property
     def traits(self) -> Traits:
-        """The user chooses the number of rounds."""
-        return replace(self.traits_of_averaging(), sums_suffice=self.combine.needs_only is not None)
+        """Training shows inputs to the network only, unless they are changed first."""
+        return replace(
+            self.traits_of_averaging(),
+            looks_through_network=self.local.augment == "none",
+            sums_suffice=self.combine.needs_only is not None,
+        )
 
     def needs_only(self, env: Env) -> Combination | None:
         """The mean of the clients' models, unless they are joined by a robust rule."""

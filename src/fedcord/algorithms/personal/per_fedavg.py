@@ -78,6 +78,7 @@ class PerFedAvg(AveragesModels):
         return replace(
             self.traits_of_averaging(),
             personalizes=makes_own,
+            looks_through_network=self.local.augment == "none",
             sums_suffice=self.combine.needs_only is not None,
         )
 
