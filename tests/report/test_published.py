@@ -70,6 +70,8 @@ def test_costs_are_what_is_saved(tmp_path: Path) -> None:
     )
     assert found.ours is not None
     assert found.ours.mean == pytest.approx(80.0)
+    assert found.ours.low is None  # both seeds send the same
+    assert found.verdict == "confirmed"
 
 
 def test_what_has_no_runs_is_said(board: Leaderboard) -> None:

@@ -149,14 +149,17 @@ def _interval(values: Sequence[float], published: Published) -> MeanInterval:
 def _verdict(published: Published, ours: MeanInterval, judges: str) -> str:
     if judges == "nothing" or (judges == "directions" and published.against is None):
         return NOT_COMPARABLE
-    if ours.low is None or ours.high is None:
+    our_low, our_high = ours.low, ours.high
+    if published.what == "bytes" and ours.n > 1 and our_low is None:
+        our_low = our_high = ours.mean  # counted, not drawn: seeds that agree leave no doubt
+    if our_low is None or our_high is None:
         return NOT_SHOWN
     low, high = published.ends
     if published.against is None:
-        is_near = ours.low - TOLERANCE <= high and low <= ours.high + TOLERANCE
+        is_near = our_low - TOLERANCE <= high and low <= our_high + TOLERANCE
         return CONFIRMED if is_near else CONTRADICTED
     sign = (high > 0 <= low) - (low < 0 >= high)
-    ends = (sign * ours.low, sign * ours.high)
+    ends = (sign * our_low, sign * our_high)
     if min(ends) > 0:
         return CONFIRMED
     return CONTRADICTED if max(ends) < 0 else NOT_SHOWN
