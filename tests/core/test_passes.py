@@ -82,8 +82,8 @@ def test_counting_changes_no_bit(task: Task) -> None:
     assert torch.equal(plain.weight.grad, watched.weight.grad)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("values", [None, [1, 2], [1, -2, 0.0], [1, 2.5, 0.0], [1, 2, "3"]])
+@pytest.mark.parametrize("values", [None, [1], [1, -2], [1, 2.5], [1, "2"]])
 def test_what_is_no_count_is_refused(values: object) -> None:
     with pytest.raises(ValueError, match="are not"):
         Passes.from_plain(values)
-    assert Passes.from_plain(Passes(1, 2, 0.5).plain()) == Passes(1, 2, 0.5)
+    assert Passes.from_plain(Passes(1, 2, 0.5).plain()) == Passes(1, 2)

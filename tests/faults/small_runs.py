@@ -86,9 +86,8 @@ def content(root: Path) -> dict[str, Any]:
 
 
 def _timeless(values: dict[str, Any]) -> dict[str, Any]:
-    kept = {k: v for k, v in values.items() if k not in ("seconds", "run_dir", "started")}
-    if "took" in kept:
-        kept["took"] = {client: own[:-1] for client, own in kept["took"].items()}
+    times = ("seconds", "cpu_seconds", "run_dir", "started")
+    kept = {k: v for k, v in values.items() if k not in times}
     if "work" in kept:
         kept["work"] = {k: v for k, v in kept["work"].items() if k != "cpu_seconds"}
     return kept

@@ -8,6 +8,8 @@ import pytest
 from scipy.stats import t as student
 
 from fedcord.statistics import random_effects, stratified_difference
+from fedcord.store.plan_record import WrittenPlan, record_plan
+from fedcord.store.study_plan import StudyPlan
 from tests.cli.command import fedcord
 from tests.report.conftest import assert_refused, write_run, write_studies
 
@@ -95,6 +97,16 @@ def test_data_sets_are_a_sample_and_skews_of_one_are_one(tmp_path: Path) -> None
     assert "| algorithm | mnist | svhn | usps | data sets like these | 95 % interval | τ |" in text
     assert "3 data sets as a sample" in text
     assert "averaged seed by seed before spreads are taken" in text
+
+
+def test_what_was_planned_of_them_is_said_once(studies: Path) -> None:
+    values = {"question": "Is it?", "primary": ["moon - fedavg"], "seeds": [0], "stopping": "then"}
+    for folder in ("low", "high"):
+        record_plan(studies / folder, WrittenPlan(StudyPlan.from_plain(values), studies / "s.toml"))
+    words = ("report", "low", "high", "--against", "fedavg", "--pooled", "all.md")
+    said = fedcord(*words, cwd=studies).stdout
+    assert said.count("Not shown to be planned: its file is not in a git repository") == 1
+    assert "Question: Is it? Primary: moon - fedavg." in said
 
 
 def test_one_data_set_says_nothing_about_others(studies: Path) -> None:

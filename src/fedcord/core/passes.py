@@ -36,20 +36,18 @@ class Passes:
     backward: int = 0
     cpu_seconds: float = 0.0
 
-    def plain(self) -> list[int | float]:
-        """As JSON can hold it; the inverse of `from_plain`."""
-        return [self.forward, self.backward, round(self.cpu_seconds, 6)]
+    def plain(self) -> list[int]:
+        """The passes, as JSON can hold them; they are the same whenever work is done again."""
+        return [self.forward, self.backward]
 
     @staticmethod
     def from_plain(values: object) -> Passes:
-        """A ValueError where these are no passes."""
-        if not isinstance(values, list) or len(values) != 3:
-            raise ValueError(f"{values!r} are not three numbers")
-        forward, backward, seconds = values
-        whole = [isinstance(own, int) and 0 <= own < LARGEST for own in (forward, backward)]
-        if not all(whole) or not isinstance(seconds, int | float) or not 0 <= seconds < LARGEST:
-            raise ValueError(f"{values!r} are not passes forward and backward, and seconds")
-        return Passes(forward, backward, float(seconds))
+        """The inverse of `plain`; a ValueError where these are no passes."""
+        if not isinstance(values, list) or len(values) != 2:
+            raise ValueError(f"{values!r} are not two numbers")
+        if not all(isinstance(own, int) and 0 <= own < LARGEST for own in values):
+            raise ValueError(f"{values!r} are not passes forward and backward")
+        return Passes(*values)
 
     def __add__(self, other: Passes) -> Passes:
         return Passes(

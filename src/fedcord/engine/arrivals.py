@@ -11,7 +11,7 @@ from fedcord.core.contract import Algorithm, ClientId, Env, Observes, Update
 from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.core.passes import Passes
 from fedcord.engine.federation import Missing
-from fedcord.engine.requests import TOOK, Reply, Request
+from fedcord.engine.requests import SAVED, SAVED_CPU, TOOK, Reply, Request
 from fedcord.engine.visits import check_update
 
 
@@ -32,9 +32,10 @@ class Arrivals:
         loss_sum: of training losses times weights.
         loss_weight: of those who reported one.
         saved_seconds: how long work took that was done before.
+        saved_cpu_seconds: its CPU seconds; None where an older version did not count them.
         notes: what the algorithm observed.
         client_metrics: what else clients report.
-        took: passes and seconds of their work, of those who tell.
+        took: passes of their work, of those who tell.
     """
 
     algorithm: Algorithm
@@ -49,6 +50,7 @@ class Arrivals:
     loss_sum: float = 0.0
     loss_weight: float = 0.0
     saved_seconds: float = 0.0
+    saved_cpu_seconds: float | None = 0.0
     notes: list[str] = field(default_factory=list)
     client_metrics: dict[ClientId, dict[str, float]] = field(default_factory=dict)
     took: dict[ClientId, Passes] = field(default_factory=dict)
@@ -90,8 +92,12 @@ class Arrivals:
 
     def count_cost(self, reply: Reply, client: ClientId) -> None:
         """What the work of a reply took; a client that tells nonsense has told nothing."""
-        saved = reply.values.get("saved_seconds")
-        self.saved_seconds += saved if isinstance(saved, int | float) else 0.0
+        saved, cpu = reply.values.get(SAVED), reply.values.get(SAVED_CPU)
+        if isinstance(saved, int | float):
+            self.saved_seconds += saved
+            before = self.saved_cpu_seconds
+            is_known = before is not None and isinstance(cpu, int | float)
+            self.saved_cpu_seconds = (before or 0.0) + (cpu or 0.0) if is_known else None
         with contextlib.suppress(ValueError):
             self.took[client] = Passes.from_plain(reply.values.get(TOOK))
 

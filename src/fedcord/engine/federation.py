@@ -22,6 +22,7 @@ from fedcord.engine.patience import Patience
 from fedcord.engine.requests import Parcel, Reply, Request, count, unpack_replies
 from fedcord.engine.traffic import ROUND, WEIGHT_BYTES, Phase, Traffic
 from fedcord.engine.transport import PARCELS_PER_NODE, Delivery, Outcome, Transport
+from fedcord.engine.transports.sequential import SequentialTransport
 from fedcord.metrics.sums import Detail, Evaluation
 
 STACK_CLIENTS = 8
@@ -265,6 +266,11 @@ class Federation:
         nodes = self._transport.nodes
         there = [node for node in self._testers if node in nodes]
         return there[turn % len(there)] if 0 < len(there) < len(nodes) else None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether nodes are part of this process."""
+        return isinstance(self._transport, SequentialTransport)
 
     @property
     def run(self) -> str:

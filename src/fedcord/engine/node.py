@@ -2,8 +2,8 @@
 
 A node is made from an algorithm and its task, a source of data and a store of memory. It has one
 entry, `handle`: bytes in, bytes out. The same code runs in every engine; engines differ only in how
-the bytes get here. Asking for the same step again gives the same answer again, up to how long it
-took, so that an answer that was lost can be asked for once more.
+the bytes get here. Asking for the same step again gives the same bytes again, so that an answer
+that was lost can be asked for once more.
 
 | verb | does | answers with |
 |---|---|---|
@@ -239,7 +239,9 @@ class ClientNode:
                 yield done
             else:
                 agreed = self._algorithm.expected_update(request.shared, visit.env)
-                values = {**done.cost, "keeps": bool(done.result.memory)}
+                # passes would tell how many examples there are, which the mask hides
+                cost = {name: value for name, value in done.cost.items() if name != TOOK}
+                values = {**cost, "keeps": bool(done.result.memory)}
                 yield masking.reply(visit.client, done.result.update, agreed, values)
 
     def _work(
@@ -262,9 +264,8 @@ class ClientNode:
         fresh = [visit for visit in visits if visit.client not in done]
         results = do_visits(self._algorithm, self._task, request.shared, fresh)
         for visit in visits:
-            cost: dict[str, Any] = {}
             if visit.client in done:
-                result, cost["saved_seconds"], took = done[visit.client]
+                result, cost = done[visit.client]
             else:
                 started = time.perf_counter()
                 with self._task.passes.account() as own:
@@ -277,7 +278,7 @@ class ClientNode:
                 if self._cache is not None:
                     seconds = time.perf_counter() - started
                     self._cache.put(self._algorithm, request, visit, result, seconds, took)
-            cost |= {} if took is None else {TOOK: took.plain()}
+                cost = {TOOK: took.plain()}
             self._store.keep(visit.client, request.step, result.memory)
             sent = self._to_send(result.update, request, visit.env)
             yield visit, _Done(replace(result, update=sent), cost)
@@ -351,7 +352,7 @@ class ClientNode:
 
 @dataclass(frozen=True)
 class _Done:
-    """A client's work, and what it took: now, or earlier if it was not done now."""
+    """A client's work, and what it took, with the seconds if it was done earlier."""
 
     result: ClientResult
     cost: Mapping[str, Any]

@@ -44,7 +44,9 @@ MASKING: tuple[Verb, ...] = ("advertise", "share", "mask", "unmask")
 """The verbs of a masked round, in their order."""
 
 TOOK = "took"
-"""What a reply calls the passes and seconds of the work it is about; see `Passes`."""
+"""What a reply calls the passes of the work it is about; see `Passes`."""
+SAVED, SAVED_CPU = "saved_seconds", "saved_cpu_seconds"
+"""What work took that was done before and not again."""
 
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 16 * 2**20

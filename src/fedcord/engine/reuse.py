@@ -27,7 +27,7 @@ from fedcord.core.errors import DataError, ProtocolError
 from fedcord.core.examples import ClientData
 from fedcord.core.passes import Passes
 from fedcord.core.tensors import Tensors, hash_tensors, prefixed, select
-from fedcord.engine.requests import TOOK, Reply, Request, pack, sayable, unpack
+from fedcord.engine.requests import SAVED, SAVED_CPU, TOOK, Reply, Request, pack, sayable, unpack
 
 CHECKSUM = hashlib.sha256().digest_size
 """Bytes at the end of a file, over its name and everything before them."""
@@ -43,8 +43,8 @@ class Visit:
     env: Env
 
 
-Earlier = tuple[ClientResult, float, Passes | None]
-"""What a visit gave, how many seconds it took, and its passes where an older version told them."""
+Earlier = tuple[ClientResult, dict[str, Any]]
+"""What a visit gave, and what it took, as a reply says it."""
 
 
 class WorkCache:
@@ -97,6 +97,7 @@ class WorkCache:
         header = {
             **sayable(result.update),
             "seconds": round(seconds, 6),
+            "cpu_seconds": round(took.cpu_seconds, 6),
             TOOK: took.plain(),
             "data": self._data_hash(visit),  # so that it can be found when its owner leaves
         }
@@ -164,8 +165,11 @@ def _read(path: Path) -> Earlier:
     try:
         header, tensors = unpack(_unsealed(path))
         update = Reply(None, "update", tensors=select(tensors, "update"), values=header).update()
-        took = Passes.from_plain(header[TOOK]) if TOOK in header else None
-        return ClientResult(update, select(tensors, "memory")), float(header["seconds"]), took
+        cost: dict[str, Any] = {SAVED: float(header["seconds"])}
+        if TOOK in header:  # older versions did not count
+            took = Passes.from_plain(header[TOOK])
+            cost |= {SAVED_CPU: float(header["cpu_seconds"]), TOOK: took.plain()}
+        return ClientResult(update, select(tensors, "memory")), cost
     except (OSError, ProtocolError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"--reuse: '{path}' cannot be used ({error}); delete it to do the work again."

@@ -54,7 +54,9 @@ class RoundRecord:
         saved_seconds: how long work took that was done before and not again.
         traffic: all that passed since the round before, by phase; none of a probe's training.
         is_probe: whether it only looked into the local training of the round to come.
-        took: passes and seconds of clients' work, of those who tell.
+        took: passes of clients' work, of those who tell.
+        cpu_seconds: of clients and server, without evaluation, where both are this process; with
+            what work took that was done before. None elsewhere.
     """
 
     round: int
@@ -75,6 +77,7 @@ class RoundRecord:
     traffic: Mapping[Phase, Traffic] = field(default_factory=dict)
     is_probe: bool = False
     took: Mapping[ClientId, Passes] = field(default_factory=dict)
+    cpu_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ def run_rounds(
     stacked = bool(traits.stacks) and cast(TrainsStacked, algorithm).can_stack(env.task)
     with torch_threads(schedule.threads):
         for round_ in range(state.round, schedule.num_rounds):
-            started = time.perf_counter()
+            started, cpu_before = time.perf_counter(), time.process_time()
             federation.call_the_roll()  # who came since the round before is in from now on
             here = Env(env.task, env.seed, round_, schedule.num_rounds, names=federation.names)
             request = _request("update", state.shared, here, step=round_)
@@ -143,6 +146,8 @@ def run_rounds(
             state = algorithm.aggregate(state, updates, here)
             for _ in updates:  # a method may stop reading early; everyone is still heard
                 pass
+            cpu_seconds, saved_cpu = time.process_time() - cpu_before, arrivals.saved_cpu_seconds
+            is_known = federation.is_here and saved_cpu is not None
             evaluation, models_of = None, None
             is_last = round_ + 1 == schedule.num_rounds
             if is_last or (round_ + 1) % schedule.evaluate_every == 0:
@@ -175,6 +180,7 @@ def run_rounds(
                 passed,
                 is_probe,
                 arrivals.took,
+                cpu_seconds + (saved_cpu or 0.0) if is_known else None,
             )
             on_round(state, record)
     return state

@@ -77,6 +77,8 @@ def round_record(record: RoundRecord, holdings: Holdings) -> dict[str, Any]:
         line["server_metrics"] = dict(record.server_metrics)
     if record.took:
         line[TOOK] = {str(client): own.plain() for client, own in record.took.items()}
+    if record.cpu_seconds is not None:
+        line["cpu_seconds"] = round(record.cpu_seconds, 6)
     if record.train_loss is not None:
         line["train_loss"] = record.train_loss
     if record.evaluation is not None:
@@ -215,12 +217,13 @@ def _work(
         for client, own in took.items():
             total[client] = total.get(client, Passes()) + Passes.from_plain(own)
     whole = sum(total.values(), Passes())
+    seconds = [line["cpu_seconds"] for line in rounds if "cpu_seconds" in line]
     most = max(total.values(), key=lambda own: own.forward + own.backward, default=Passes())
     return {
         "work": {
             "forward": whole.forward,
             "backward": whole.backward,
-            "cpu_seconds": round(whole.cpu_seconds, 3),
+            "cpu_seconds": round(sum(seconds), 3) if len(seconds) == len(rounds) else None,
             "most_forward": most.forward,
             "most_backward": most.backward,
         }

@@ -19,7 +19,8 @@ EXPLANATION = (
     "which follow from the seed, and with what clients still lack of the final model, sent to each "
     "of them. Passes: examples, over all clients, that went forward and backward through whole "
     "networks while clients worked, views and features counted as often as they were computed; "
-    "compute is forward plus twice backward. CPU: of the clients' work, on the machines it ran on."
+    "compute is forward plus twice backward. CPU: of clients and server in all rounds, without "
+    "evaluations, on the machine it ran on."
 )
 NEAR = 0.05
 """Compute within this share of another is called equal."""
@@ -39,7 +40,7 @@ class Cost:
         forward: examples that passed forward, over all clients.
         backward: likewise backward.
         most: compute of the client that had most.
-        cpu_seconds: of all clients' work.
+        cpu_seconds: of clients and server.
     """
 
     bytes: float | None = None
@@ -83,7 +84,7 @@ def read_cost(reader: Fields) -> Cost:
         return cost
     most = work.whole("most_forward") + 2 * work.whole("most_backward")
     counts = work.whole("forward"), work.whole("backward"), most
-    return Cost(cost.bytes, cost.delivery, *counts, work.number("cpu_seconds"))
+    return Cost(cost.bytes, cost.delivery, *counts, work.number_or_none("cpu_seconds"))
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost:

@@ -21,6 +21,7 @@ from fedcord.store.plan_record import PlanRecord
 from fedcord.store.study_plan import BEST_OTHER, Comparison
 
 TITLE = "Plan"
+ENDS = (".", "?", "!")
 SHORT = 12
 """Digits of a commit that are shown."""
 
@@ -112,7 +113,10 @@ class StudyPlanned:
 
     def markdown(self) -> list[str]:
         """Paragraphs, without the results."""
-        said = " ".join(f"{name.capitalize()}: {text.rstrip('.')}." for name, text in self.lines)
+        said = " ".join(
+            f"{name.capitalize()}: {text if text.endswith(ENDS) else text + '.'}"
+            for name, text in self.lines
+        )
         return [f"{TITLE}. {self.standing} {said}"]
 
     def to_json(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def columns(metric: Metric) -> tuple[str, ...]:
         *(f"{other}_mean" for other in METRICS if other != name),
         *("bytes_up", "bytes_down", "seconds"),
         *("complete_bytes", "delivery_bytes", "forward_passes", "backward_passes"),
-        *("busiest_client_compute", "client_cpu_seconds", "below_constant_answer"),
+        *("busiest_client_compute", "cpu_seconds", "below_constant_answer"),
         *("failed_seeds", "untrained_seeds"),
     )
 

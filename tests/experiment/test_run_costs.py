@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from fedcord.engine.requests import unpack
+from fedcord.engine.reuse import CHECKSUM
 from fedcord.experiment.run import Place, run
 from fedcord.store.run_folder import RunFolder
 from tests.faults.small_runs import config, quick
@@ -18,6 +20,12 @@ MLP = 4 * (4 * 2 + 2 + 2 * 3 + 3)
 """Bytes of a network of two hidden units for four features and three classes."""
 SIZE = 39
 """Training examples of all clients."""
+
+
+def cpu_seconds(path: Path) -> float:
+    """That a file of work says it took."""
+    header, _ = unpack(path.read_bytes()[:-CHECKSUM])
+    return float(header["cpu_seconds"])
 
 
 def done(tmp_path: Path, **settings: Any) -> dict[str, Any]:
@@ -95,8 +103,11 @@ def test_work_that_is_taken_from_before_costs_what_it_did(tmp_path: Path) -> Non
     first, again = (
         run(settings, Place(tmp_path / name, reuse=tmp_path / "work")) for name in ("a", "b")
     )
-    assert first["work"] == again["work"]
+    for name in ("forward", "backward", "most_forward", "most_backward"):
+        assert first["work"][name] == again["work"][name] > 0
     assert first["work"]["forward"] == 2 * SIZE
+    done_before = sum(cpu_seconds(path) for path in (tmp_path / "work").iterdir())
+    assert again["work"]["cpu_seconds"] > 0.9 * done_before > 0
 
 
 def test_making_own_models_is_work_and_replaces_the_delivery(tmp_path: Path) -> None:
