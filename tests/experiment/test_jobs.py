@@ -265,6 +265,8 @@ def _board(done: Done) -> dict[str, Any]:
     """The leaderboard without times and places."""
     values: dict[str, Any] = json.loads(done.stdout)
     rows = [{k: v for k, v in row.items() if "seconds" not in k} for row in values["rows"]]
+    for row in rows:
+        row["cost"] = {k: v for k, v in row["cost"].items() if "seconds" not in k}
     return {"rows": rows, "failed": values["failed"]}
 
 
@@ -272,7 +274,7 @@ def _results(root: Path) -> dict[str, Any]:
     found = {}
     for path in sorted(root.glob("*/*/result.json")):
         values = json.loads(path.read_text())
-        del values["seconds"], values["run_dir"]
+        del values["seconds"], values["run_dir"], values["work"]["cpu_seconds"]
         found[str(path.relative_to(root))] = values
     assert len(found) == 4
     return found
