@@ -22,6 +22,7 @@ from fedcord import FedAvg, compare
 from fedcord.core.errors import CheckpointError, ConfigError
 from fedcord.experiment import job, jobs, workers
 from fedcord.experiment.compare import make_study
+from fedcord.experiment.config import RunConfig
 from fedcord.experiment.job_data import handed_over
 from fedcord.experiment.jobs import Job, job_count
 from fedcord.experiment.load import load_config
@@ -105,6 +106,24 @@ def heard(connection: Connection) -> list[dict[str, Any]]:
     while said[-1]["what"] != "ended":
         said.append(json.loads(connection.recv_bytes()))
     return said
+
+
+def test_with_reuse_two_runs_of_a_seed_are_not_side_by_side(tmp_path: Path) -> None:
+    forms: dict[str, dict[str, Any]] = {
+        "one": {"algorithm": "ensemble", "params": {"local": {"epochs": 1}}},
+        "same": {"algorithm": "ensemble", "params": {"local": {"epochs": 1}}},
+    }
+    study = make_study([], {**COMMON, "model": ["mlp:2"]}, 2, variants=forms)
+    for reuse in (tmp_path / "work", None):
+        seen: list[int] = []
+
+        def begins(label: str, config: RunConfig, seen: list[int] = seen) -> RunNews:
+            seen.append(config.seed)
+            return RunNews()
+
+        out = tmp_path / f"reuse-{reuse is not None}"
+        run_study(study, out, Place(out, reuse=reuse), StudyNews(begins), small_data(), jobs=2)
+        assert (seen[0] != seen[1]) == (reuse is not None)
 
 
 def test_a_child_tells_what_happens_and_how_it_ended(tmp_path: Path) -> None:

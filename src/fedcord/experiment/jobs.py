@@ -156,7 +156,7 @@ class _Pool:
             self._workers.start(min(count, len(waiting) + len(self._busy)))
             for child in self._workers.children[:count]:
                 if waiting and child.connection not in self._busy:
-                    job = max(waiting, key=lambda job: order.expected(job.label))
+                    job = self._next(waiting, order)
                     waiting.remove(job)
                     self._give(child, job)
             ready = wait(list(self._busy), SECONDS_BETWEEN_GUESSES)
@@ -179,6 +179,18 @@ class _Pool:
                 under_way = [(r.job.label, guessed - r.since) for r in self._busy.values()]
                 left = order.seconds_left([job.label for job in waiting], under_way, count)
                 self._news.seconds_left(left)
+
+    def _next(self, waiting: Sequence[Job], order: JobOrder) -> Job:
+        """The longest run; where work is reused, rather of a seed that nobody is at.
+
+        Two runs of one seed at a time would do side by side what the second could have taken over.
+        """
+        taken = set()
+        if self._place.reuse is not None:
+            taken = {running.job.config.seed for running in self._busy.values()}
+        return max(
+            waiting, key=lambda job: (job.config.seed not in taken, order.expected(job.label))
+        )
 
     def _give(self, child: Child, job: Job) -> None:
         """Have a process do a run."""
