@@ -20,6 +20,7 @@ ASKED_FOR = {
     *("accord-ablation", "accord-cifar10", "accord-datasets", "accord-encoders"),
     *("accord-main", "accord-main-compute", "accord-mixed", "accord-public"),
     *("accord-full", "accord-participation", "accord-private", "accord-controls", "accord-views"),
+    *("accord-frontier", "accord-ham10000", "accord-text"),
 }
 NEEDS_NO_DOWNLOAD = ("digits", "synthetic")
 
