@@ -17,6 +17,8 @@ give the same command.
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -97,7 +99,7 @@ def main() -> None:
         show, to_do = bars.steps("runs and audits"), 2 * len(chosen) * len(arguments.seeds)
         for done, (seed, label, step) in enumerate(_steps(arguments.seeds, chosen)):
             show(done, to_do)
-            subject, folder = chosen[label], arguments.out / _slug(label) / f"seed-{seed}"
+            subject, folder = chosen[label], _run_of(arguments.out, label, seed)
             if step == "run":
                 settings: dict[str, Any] = {**setting, "rounds": subject.rounds}
                 fedcord.run(
@@ -116,8 +118,12 @@ def main() -> None:
                 write_atomically(_audit_file(arguments.out, label, seed), text)
         show(to_do, to_do)
     if arguments.page is not None:
-        text = page(arguments.out, chosen, arguments.seeds, setting)
-        write_atomically(arguments.page, text)
+        write_atomically(arguments.page, page(arguments.out, chosen, arguments.seeds, setting))
+        beside = arguments.page.with_suffix("")
+        beside.mkdir(exist_ok=True)
+        write_atomically(beside / "audits.csv", table(arguments.out, chosen, arguments.seeds))
+        hashes = json.dumps(run_hashes(arguments.out, chosen, arguments.seeds), indent=1)
+        write_atomically(beside / "hashes.json", hashes + "\n")
 
 
 def page(
@@ -126,16 +132,26 @@ def page(
     """The results of these seeds."""
     audits = {label: [_read(_audit_file(out, label, seed)) for seed in seeds] for label in chosen}
     results = {
-        label: [_read(out / _slug(label) / f"seed-{seed}" / "result.json") for seed in seeds]
+        label: [_read(_run_of(out, label, seed) / "result.json") for seed in seeds]
         for label in chosen
     }
-    origin = _read(out / _slug("accord") / f"seed-{seeds[0]}" / "provenance.json")
+    origins = [
+        _read(_run_of(out, label, seed) / "provenance.json") for label in chosen for seed in seeds
+    ]
+    begun = sorted(origin["started"] for origin in origins)
+    commits = sorted({str(origin["commit"])[:12] for origin in origins})
     lines = [
         "# What sharing tells: attacks on accord, FedAvg and local models",
         "",
-        "Made by `python studies/accord_leakage.py`; the question, the primary comparisons and the "
-        "seeds stand at the top of that file, in the commit before the first run. Made at commit "
-        f"`{str(origin.get('commit'))[:12]}`. Setting: "
+        "```sh",
+        "python studies/accord_leakage.py --page studies/results/accord-leakage.md",
+        "```",
+        "",
+        "The question, the primary comparisons and the seeds stand at the top of that file, in the "
+        f"commit before the first run. Made at {' and '.join(commits)} with torch "
+        f"{origins[0]['packages']['torch']}; runs began from {begun[0]} to {begun[-1]}. Every "
+        "figure is in [audits.csv](accord-leakage/audits.csv), data, partition and final state of "
+        "every run in [hashes.json](accord-leakage/hashes.json). Setting: "
         + ", ".join(f"{key} {value}" for key, value in setting.items())
         + f". Seeds {', '.join(map(str, seeds))}; mean over seeds of the mean over clients, 95 % "
         "Student-t interval over seeds (on the logit scale, which stays within 0 and 1). "
@@ -172,6 +188,33 @@ def page(
     return "\n".join(lines) + "\n"
 
 
+def table(out: Path, chosen: Mapping[str, Subject], seeds: Sequence[int]) -> str:
+    """Every rate of every attack, as CSV."""
+    rates = ("auc", "found")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("method", "seed", "target", "seen_by", "attack", *rates))
+    for label in chosen:
+        for seed in seeds:
+            for finding in _read(_audit_file(out, label, seed))["findings"]:
+                found = (finding["rates"][rate] for rate in rates)
+                writer.writerow((label, seed, *_key(finding), *found))
+    return text.getvalue()
+
+
+def run_hashes(
+    out: Path, chosen: Mapping[str, Subject], seeds: Sequence[int]
+) -> dict[str, dict[str, dict[str, str | None]]]:
+    """By method and seed, hashes of data, partition and final state."""
+    names = {"data": "data_hash", "partition": "partition_hash", "state": "state_hash"}
+    found: dict[str, dict[str, dict[str, str | None]]] = {label: {} for label in chosen}
+    for label in chosen:
+        for seed in seeds:
+            result = _read(_run_of(out, label, seed) / "result.json")
+            found[label][str(seed)] = {name: result[key] for name, key in names.items()}
+    return found
+
+
 def _steps(seeds: Sequence[int], labels: Mapping[str, Subject]) -> Iterator[tuple[int, str, str]]:
     """Seed by seed, so that what is unfinished is still paired."""
     for seed in seeds:
@@ -189,6 +232,10 @@ def _best(audits: Sequence[Mapping[str, Any]]) -> list[float]:
     return [
         max(f["rates"]["auc"] for f in audit["findings"] if f["target"] in BEST) for audit in audits
     ]
+
+
+def _run_of(out: Path, label: str, seed: int) -> Path:
+    return out / _slug(label) / f"seed-{seed}"
 
 
 def _audit_file(out: Path, label: str, seed: int) -> Path:
