@@ -107,6 +107,7 @@ SETTINGS = (
     Setting("accord-ablation", "accord-ablation", range(3)),
     Setting("accord-public", "accord-public", range(3)),
     Setting("accord-public more", "accord-public", range(3, 7)),
+    Setting("accord-controls", "accord-controls", range(20, 25), part="skewed"),
     Setting("analytic-mnist", "analytic-mnist", range(3)),
     Setting("analytic-cifar10", "analytic-cifar10", range(3)),
     Setting("analytic-personalisation 0.1", "analytic-personalisation-a01", range(3)),
@@ -259,6 +260,22 @@ TABLES = (
             Versus(
                 ("accord-public more",), "minus afl-public, points", "afl-public", p_column=HOLM
             ),
+        ),
+    ),
+    Table(
+        "accord-controls-small.md",
+        "## skewed",
+        scores=(Score("accord-controls", ACCURACY),),
+        versus=(Versus(("accord-controls",), "to the best", "accord-deep", p_column=HOLM),),
+        bytes_column="traffic",
+        skip=(  # controls, which nobody has to choose among
+            "random",
+            "random-deep",
+            "one-random",
+            "one-random-deep",
+            "plain",
+            "plain-deep",
+            "fedavg-wide",
         ),
     ),
     *(

@@ -20,7 +20,9 @@ def test_a_page_has_its_origin_its_tables_and_its_hashes(page: Path) -> None:
     assert re.search(r"\b[0-9a-f]{7,40}\b", text), "no commit"
     assert re.search(r"\b20\d\d-\d\d-\d\d", text), "no date"
     assert re.search(r"torch[ `|:=]+\d+\.\d+", text), "no versions"
-    assert re.search(r"^ *(\$ )?(fedcord (compare|reproduce)|python studies/\S+) ", text, re.MULTILINE), "no command"
+    assert re.search(
+        r"^ *(\$ )?(fedcord (compare|reproduce)|python studies/\S+) ", text, re.MULTILINE
+    ), "no command"
     folder = RESULTS / page.stem
     tables = sorted(folder.glob("*.csv"))
     assert tables

@@ -50,6 +50,17 @@ def test_a_method_is_compared_with_itself(folders: list[str], tmp_path: Path) ->
     assert "| not shown |" in text.splitlines()[3]
 
 
+def test_what_never_differs_is_equal_and_not_merely_undecided(tmp_path: Path) -> None:
+    for skew in ("0.1", "0.5"):
+        config = {"dataset": "mnist", "partition": f"dirichlet:{skew}"}
+        for seed in range(3):
+            write_run(tmp_path / skew, "afl", seed, 0.8 + 0.01 * seed, config=config)
+    done = fedcord("report", "0.1", "0.5", "--equivalent", "same.md", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "same.md").read_text(encoding="utf-8")
+    assert "| equal in all seeds |" in text
+
+
 def test_mistakes_are_told(folders: list[str], tmp_path: Path) -> None:
     assert_refused([*folders[:3], "--equivalent", "a.md"], "svhn has 1", tmp_path)
     assert_refused([*folders, "--equivalent", "a.md", "--margin", "0"], "above zero", tmp_path)

@@ -28,6 +28,7 @@ class EquivalentRow:
         second: likewise in the second.
         by_dataset: mean difference on each data set.
         found: over all data sets.
+        is_same: no seed of any data set differs at all, so that there is nothing to test.
     """
 
     name: str
@@ -35,6 +36,14 @@ class EquivalentRow:
     second: float
     by_dataset: tuple[float, ...]
     found: Equivalence
+    is_same: bool
+
+    @property
+    def verdict(self) -> str:
+        """In two or three words."""
+        if self.is_same:
+            return "equal in all seeds"
+        return "equivalent" if self.found.is_shown else "not shown"
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ class Equivalent:
                 score_gap(own.found.mean, metric),
                 score_cell_bracket(own.found.interval, metric),
                 p_value(own.found.p),
-                "equivalent" if own.found.is_shown else "not shown",
+                own.verdict,
             ]
             for own in self.rows
         ]
@@ -112,7 +121,9 @@ def equivalent(boards: Sequence[Leaderboard], titles: Sequence[str], margin: flo
             float(np.mean([row.score.mean for row in side])) for side in zip(*own, strict=True)
         )
         gaps = tuple(float(np.mean(each)) for each in strata)
-        rows.append(EquivalentRow(name, before, after, gaps, equivalence(strata, margin / scale)))
+        found = equivalence(strata, margin / scale)
+        is_same = not any(map(any, strata))
+        rows.append(EquivalentRow(name, before, after, gaps, found, is_same))
     return Equivalent(
         metric.name,
         margin,
