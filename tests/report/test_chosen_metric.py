@@ -188,7 +188,7 @@ def test_other_tables_know_which_way_is_better(tmp_path: Path, add_run: Adder) -
     found = overview(boards, ["one", "two"])
     assert [row.name for row in found.rows] == ["fair", "common"]
     assert "| fair | **0.410**" in found.to_markdown()
-    assert [row.name for row in frontier(boards[0]).rows] == ["fair"]
+    assert [own.row.name for own in frontier(boards[0]).best] == ["fair"]
 
 
 def test_curves_are_of_what_rounds_measured(tmp_path: Path, add_run: Adder) -> None:

@@ -17,7 +17,7 @@ from fedcord.report.canvas import save_figure
 from fedcord.report.frontier import panel_titles
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.marks import FLOOR
-from tests.report.conftest import shown
+from tests.report.conftest import shown, write_run
 
 StudyWriter = Callable[..., Path]
 BoardOf = Callable[..., Leaderboard]
@@ -78,8 +78,8 @@ def test_the_frontier_is_what_comparing_all_pairs_gives(board_of: BoardOf, seed:
         if not is_beaten:
             unbeaten.add(name)
     found = frontier(board_of(methods))
-    assert {row.name for row in found.rows} == unbeaten
-    sizes = [row.num_bytes for row in found.rows]
+    assert {own.row.name for own in found.best} == unbeaten
+    sizes = [own.num_bytes for own in found.best]
     assert sizes == sorted(sizes)
 
 
@@ -88,17 +88,38 @@ def test_equal_bytes_leave_only_the_more_accurate_and_equals_stay_together(
 ) -> None:
     methods = {"a": (100, [0.5]), "b": (100, [0.6]), "c": (100, [0.6]), "d": (200, [0.6])}
     found = frontier(board_of(methods))
-    assert [row.name for row in found.rows] == ["b", "c"]
+    assert [own.row.name for own in found.best] == ["b", "c"]
     beaten = {choice.row.name: [row.name for row in choice.beaten_by] for choice in found.choices}
     assert beaten == {"b": [], "c": [], "a": ["b", "c"], "d": ["b", "c"]}
     assert found.close_neighbours == ()
+
+
+def test_complete_traffic_counts_where_every_run_has_it(tmp_path: Path) -> None:
+    # one sends little and leaves every model to be delivered, the other the reverse
+    sizes = {"delivers": (100, 900), "exchanges": (500, 500)}
+    for name, (up, whole) in sizes.items():
+        counted = {"up": whole, "down": 0, "delivery": whole - up}
+        add = {"bytes_up": up, "bytes_down": 0, "complete_traffic": counted}
+        write_run(tmp_path / "new", name, 0, 0.5, result=add)
+        write_run(tmp_path / "mixed", name, 0, 0.5, result=add)
+    write_run(tmp_path / "mixed", "old", 0, 0.4, result={"bytes_up": 200, "bytes_down": 0})
+    new, mixed = (frontier(leaderboard(load_runs(tmp_path / n))) for n in ("new", "mixed"))
+    assert new.is_complete
+    assert {own.row.name: own.num_bytes for own in new.choices} == {
+        "exchanges": 500,
+        "delivers": 900,
+    }
+    assert [own.row.name for own in new.best] == ["exchanges"]
+    assert "complete traffic" in new.sentence
+    assert not mixed.is_complete
+    assert [own.row.name for own in mixed.best] == ["delivers"]
 
 
 def test_the_final_round_counts_not_the_best_one(write_study: StudyWriter) -> None:
     # the written curves peak 5 points above their end, one round before it
     study = write_study({"high": [0.80], "low": [0.78]})
     found = frontier(leaderboard(load_runs(study)))
-    assert [row.name for row in found.rows] == ["high"]
+    assert [own.row.name for own in found.best] == ["high"]
     assert found.choices[0].row.score.mean == 0.80
 
 
@@ -216,7 +237,7 @@ def test_gathering_all_data_is_a_line_and_no_choice(board_of: BoardOf) -> None:
             "b": (10**7, clearly(0.6)),
         }
     )
-    assert [row.name for row in frontier(board).rows] == ["local", "a", "b"]
+    assert [own.row.name for own in frontier(board).best] == ["local", "a", "b"]
     (axes,) = pareto_figure([board]).axes
     assert any("centralised 70.0 %" in text.get_text() for text in axes.texts)
     across = [np.asarray(line.get_ydata()).tolist() for line in axes.lines]

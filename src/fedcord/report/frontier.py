@@ -3,15 +3,16 @@
 One method beats another when it is at least as good by the metric, needs at most as many bytes, and
 is better in one of the two. So two methods with equal bytes do not both stay unless they are
 equally good. Only the final score and all traffic of a run count: a run cut off at the round where
-its test curve happens to be good would be a choice made on the test set. `centralised`, which
-moves the data itself, is no choice and stays out.
+its test curve happens to be good would be a choice made on the test set. Traffic is the complete
+one (`cost`), which is counted alike for all, unless some run is of a version that did not count it.
+`centralised`, which moves the data itself, is no choice and stays out.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedcord.report.bounds import CEILING, bounds, without
@@ -30,11 +31,13 @@ class Choice:
 
     Attributes:
         row: the leaderboard's.
+        num_bytes: what it costs.
         beaten_by: the rows that beat it; empty on the frontier.
     """
 
     row: Row
-    beaten_by: tuple[Row, ...]
+    num_bytes: float
+    beaten_by: tuple[Row, ...] = ()
 
     @property
     def is_frontier(self) -> bool:
@@ -46,7 +49,7 @@ class Choice:
         return {
             "algorithm": self.row.name,
             self.row.metric.name: asdict(self.row.score),
-            "bytes": self.row.num_bytes,
+            "bytes": self.num_bytes,
             "bytes_up": self.row.bytes_up,
             "bytes_down": self.row.bytes_down,
             "is_frontier": self.is_frontier,
@@ -56,19 +59,25 @@ class Choice:
 
 @dataclass(frozen=True)
 class Frontier:
-    """All methods of a leaderboard, from fewest bytes to most, the better first."""
+    """All methods of a leaderboard, from fewest bytes to most, the better first.
+
+    Attributes:
+        choices: the methods.
+        is_complete: whether bytes are complete traffic, and not only what was exchanged.
+    """
 
     choices: tuple[Choice, ...]
+    is_complete: bool = False
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def best(self) -> tuple[Choice, ...]:
         """The methods no other beats."""
-        return tuple(choice.row for choice in self.choices if choice.is_frontier)
+        return tuple(choice for choice in self.choices if choice.is_frontier)
 
     @property
     def is_tradeoff(self) -> bool:
         """Whether there is anything to choose: three methods or more, and not one price for all."""
-        return len(self.choices) >= 3 and len({own.row.num_bytes for own in self.choices}) > 1
+        return len(self.choices) >= 3 and len({own.num_bytes for own in self.choices}) > 1
 
     @property
     def close_neighbours(self) -> tuple[tuple[str, str], ...]:
@@ -76,11 +85,11 @@ class Frontier:
 
         Methods equal in both are no such pair, since nothing is said of their order.
         """
-        pairs = itertools.pairwise(self.rows)
+        pairs = itertools.pairwise(self.best)
         return tuple(
-            (first.name, second.name)
+            (first.row.name, second.row.name)
             for first, second in pairs
-            if first.num_bytes < second.num_bytes and intervals_overlap(first, second)
+            if first.num_bytes < second.num_bytes and intervals_overlap(first.row, second.row)
         )
 
     @property
@@ -95,9 +104,10 @@ class Frontier:
     @property
     def sentence(self) -> str:
         """The frontier in words, with how far it can be trusted."""
-        names = listed([row.label for row in self.rows])
+        names = listed([own.row.label for own in self.best])
         words = self.choices[0].row.metric.words
-        return f"Not beaten in both {words} and bytes: {names}. {self._trust()}"
+        price = "complete traffic" if self.is_complete else "bytes"
+        return f"Not beaten in both {words} and {price}: {names}. {self._trust()}"
 
     def _trust(self) -> str:
         num_seeds = max(own.row.score.n for own in self.choices)
@@ -123,7 +133,7 @@ class Frontier:
         """As values JSON can hold, unrounded."""
         return {
             "points": [choice.to_json() for choice in self.choices],
-            "frontier": [row.name for row in self.rows],
+            "frontier": [own.row.name for own in self.best],
             "overlapping_neighbours": [list(pair) for pair in self.close_neighbours],
             "overlapping_beaten": list(self.close_losers),
             "sentence": self.sentence,
@@ -133,19 +143,25 @@ class Frontier:
 def frontier(board: Leaderboard) -> Frontier:
     """Sort out which methods of a board no other beats, by mean score and mean bytes."""
     sign = board.metric.sign
-    choices = without(board, bounds(board, [CEILING]))
-    order = sorted(choices, key=lambda row: (row.num_bytes, -sign * row.score.mean, row.name))
+    rows = without(board, bounds(board, [CEILING]))
+    complete = {row.name: row.cost.bytes for row in rows}
+    is_complete = None not in complete.values()
+    offers = [
+        Choice(row, (complete[row.name] or 0.0) if is_complete else row.num_bytes) for row in rows
+    ]
+    offers.sort(key=lambda own: (own.num_bytes, -sign * own.row.score.mean, own.row.name))
     return Frontier(
         tuple(
-            Choice(row, tuple(other for other in order if other is not row and beats(other, row)))
-            for row in order
-        )
+            replace(own, beaten_by=tuple(other.row for other in offers if beats(other, own)))
+            for own in offers
+        ),
+        is_complete,
     )
 
 
-def beats(first: Row, second: Row) -> bool:
+def beats(first: Choice, second: Choice) -> bool:
     """Whether the first is at least as good in both score and bytes, and better in one."""
-    gain = first.metric.sign * (first.score.mean - second.score.mean)
+    gain = first.row.metric.sign * (first.row.score.mean - second.row.score.mean)
     saving = second.num_bytes - first.num_bytes
     return gain >= 0 and saving >= 0 and (gain > 0 or saving > 0)
 

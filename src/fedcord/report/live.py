@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+from fedcord.metrics.registry import Metric
 from fedcord.report.canvas import look
 from fedcord.report.frontier import frontier, interval_ends
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.markup import methods_of
 from fedcord.report.numbers import byte_size
-from fedcord.report.scores import score, score_bracket
+from fedcord.report.row import Row
+from fedcord.report.scores import score_bracket, with_unit
 
 PARTS = ("methods", "tables", "budget", "figures", "start")
 """Files in `script/`, in the order in which they make up the script."""
@@ -74,23 +76,25 @@ def page_data(boards: Sequence[Leaderboard], figures: Mapping[str, Any]) -> dict
 def _choices(board: Leaderboard, numbers: Mapping[str, int]) -> dict[str, Any]:
     """What a budget of bytes can buy; empty where there is nothing to choose."""
     front = frontier(board)
-    rows = [choice.row for choice in front.choices] if front.is_tradeoff else []
-    unit = f" {board.metric.unit}" if board.metric.unit else ""
+    offers = front.choices if front.is_tradeoff else ()
     return {
         "words": board.metric.words,
         "sign": board.metric.sign,
         "rows": [
             {
-                "method": numbers[row.name],
-                "name": row.label,
-                "bytes": row.num_bytes,
-                "size": byte_size(row.num_bytes),
-                "mean": row.score.mean,
-                "ends": interval_ends(row),
-                "said": score(row.score.mean, board.metric)
-                + unit
-                + (f" {score_bracket(row.score, board.metric)}" if row.score.has_interval else ""),
+                "method": numbers[own.row.name],
+                "name": own.row.label,
+                "bytes": own.num_bytes,
+                "size": byte_size(own.num_bytes),
+                "mean": own.row.score.mean,
+                "ends": interval_ends(own.row),
+                "said": _said(own.row, board.metric),
             }
-            for row in rows
+            for own in offers
         ],
     }
+
+
+def _said(row: Row, metric: Metric) -> str:
+    mean = with_unit(row.score.mean, metric)
+    return f"{mean} {score_bracket(row.score, metric)}" if row.score.has_interval else mean

@@ -38,7 +38,8 @@ UP_LEFT, DOWN_RIGHT = 0.75 * math.pi, -0.15 * math.pi
 ROOM = 0.9
 """How far beyond the means an axis goes to show whole intervals, in spans of the means."""
 
-XLABEL = "traffic of a whole run, all clients, up and down"
+COMPLETE = "complete traffic of a run: all clients, up and down, final model delivered"
+EXCHANGED = "traffic of a whole run, all clients, up and down"
 
 
 def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = None) -> Figure:
@@ -86,7 +87,8 @@ def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = 
         for axes in panels[: len(boards)]:
             if not metric.is_higher_better and not axes.yaxis_inverted():
                 axes.invert_yaxis()
-        fig.supxlabel(XLABEL, fontsize=10, color=MUTED)
+        is_complete = all(front.is_complete for front in fronts)
+        fig.supxlabel(COMPLETE if is_complete else EXCHANGED, fontsize=10, color=MUTED)
         fig.supylabel(f"final test {score_heading(metric, ',')}", fontsize=10, color=MUTED)
         fig.draw_without_rendering()  # the layout must be final before names are fitted into it
         fig.set_layout_engine("none")
@@ -105,17 +107,17 @@ def _draw_scales(axes: Axes, group: Sequence[Frontier]) -> float:
     """Both axes for all points of the group; returns the place that stands for zero bytes."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-    rows = [choice.row for front in group for choice in front.choices]
-    positive = [row.num_bytes for row in rows if row.num_bytes > 0] or [1.0]
+    offers = [choice for front in group for choice in front.choices]
+    positive = [own.num_bytes for own in offers if own.num_bytes > 0] or [1.0]
     low, high = math.log10(min(positive)), math.log10(max(positive))
-    has_zero = any(row.num_bytes == 0 for row in rows)
+    has_zero = any(own.num_bytes == 0 for own in offers)
     margin = max(0.12 * (high - low), 0.18)  # so wide that at least one tick is in sight
     zero = 10 ** (low - 3 * margin)
     axes.set_xscale("log")
     axes.set_xlim((zero if has_zero else 10**low) * 10**-margin, 10 ** (high + 1.7 * margin))
     ticks = _ticks(low - margin, high + 1.7 * margin)
     if has_zero:
-        is_lone = max(row.num_bytes for row in rows) == 0
+        is_lone = max(own.num_bytes for own in offers) == 0
         ticks = [zero] if is_lone else [zero, *(t for t in ticks if t > 10 ** (low - margin))]
         edge = 10 ** (low - 1.5 * margin)
         axes.axvline(edge, color=MUTED, linewidth=0.8, linestyle=(0, (1, 3)))
@@ -124,10 +126,10 @@ def _draw_scales(axes: Axes, group: Sequence[Frontier]) -> float:
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda size, _: byte_size(0 if has_zero and size == zero else size))
     )
-    metric = rows[0].metric
+    metric = offers[0].row.metric
     least = drawn(0.02, metric)
-    means = [drawn(row.score.mean, metric) for row in rows]
-    ends = [end for front in group for choice in front.choices for end in _bar(choice)]
+    means = [_height(own) for own in offers]
+    ends = [end for own in offers for end in _bar(own)]
     span = max(max(means) - min(means), least)
     bottom = max(min(ends), min(means) - ROOM * span)
     top = min(max(ends), max(means) + ROOM * span)
@@ -158,7 +160,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 def _steps(front: Frontier, zero: float, right: float) -> list[tuple[float, float]]:
     """Corners of the frontier: for so many bytes, so good a score, and on to the right edge."""
-    tops = [(row.num_bytes or zero, drawn(row.score.mean, row.metric)) for row in front.rows]
+    tops = [(own.num_bytes or zero, _height(own)) for own in front.best]
     corners = tops[:1]
     for x, y in tops[1:]:
         corners += [(x, corners[-1][1]), (x, y)]
@@ -168,7 +170,7 @@ def _steps(front: Frontier, zero: float, right: float) -> list[tuple[float, floa
 def _draw_point(axes: Axes, choice: Choice, zero: float, names: Sequence[str], panel: int) -> None:
     colour, turn = look(names, choice.row.name)
     number = method_numbers(names)[choice.row.name]
-    x, y = choice.row.num_bytes or zero, _height(choice)
+    x, y = choice.num_bytes or zero, _height(choice)
     weight, alpha = (1.6, 0.9) if choice.is_frontier else (1.0, 0.45)
     low, high = _bar(choice)
     if low < high:
@@ -251,7 +253,7 @@ def _by_place(front: Frontier, zero: float) -> dict[tuple[float, float, bool], l
     """Names by where their point is; methods equal in both score and bytes share a label."""
     places: dict[tuple[float, float, bool], list[str]] = {}
     for choice in front.choices:
-        x, y = choice.row.num_bytes or zero, _height(choice)
+        x, y = choice.num_bytes or zero, _height(choice)
         places.setdefault((x, y, choice.is_frontier), []).append(choice.row.name)
     return places
 
@@ -260,7 +262,7 @@ def _lines(axes: Axes, front: Frontier, zero: float) -> list[Box]:
     """Boxes, in pixels, of all that is drawn as a line: the frontier's steps and intervals."""
     lines = list(itertools.pairwise(_steps(front, zero, axes.get_xlim()[1])))
     for choice in front.choices:
-        x, (low, high) = choice.row.num_bytes or zero, _bar(choice)
+        x, (low, high) = choice.num_bytes or zero, _bar(choice)
         lines.append(((x, low), (x, high)))
     boxes: list[Box] = []
     for line in lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedcord.metrics.registry import Metric
+from fedcord.report.frontier import frontier
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.marks import CLIENT, MEAN, SEEDS, Spot
 from fedcord.report.markup import methods_of
@@ -23,7 +24,10 @@ def words(spot: Spot, figure: str, board: Leaderboard) -> str:
     if spot.part == MEAN:
         mean = f"{with_unit(row.score.mean, metric)}"
         mean += f" {score_bracket(row.score, metric)}" if row.score.has_interval else ""
-        return f"{mean} for {byte_size(row.num_bytes)}" if figure == "pareto" else f"mean {mean}"
+        if figure == "pareto":
+            offers = {own.row.name: own.num_bytes for own in frontier(board).choices}
+            return f"{mean} for {byte_size(offers[row.name])}"
+        return f"mean {mean}"
     at = byte_size(spot.x) if figure == "traffic" else f"round {spot.x:.0f}"
     return f"{at}: {with_unit(_undrawn(spot.y, metric), metric)}"
 
