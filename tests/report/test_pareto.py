@@ -17,6 +17,7 @@ from fedcord.report.canvas import save_figure
 from fedcord.report.frontier import panel_titles
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.marks import FLOOR
+from fedcord.report.pareto import COMPLETE, EXCHANGED
 from tests.report.conftest import shown, write_run
 
 StudyWriter = Callable[..., Path]
@@ -103,7 +104,8 @@ def test_complete_traffic_counts_where_every_run_has_it(tmp_path: Path) -> None:
         write_run(tmp_path / "new", name, 0, 0.5, result=add)
         write_run(tmp_path / "mixed", name, 0, 0.5, result=add)
     write_run(tmp_path / "mixed", "old", 0, 0.4, result={"bytes_up": 200, "bytes_down": 0})
-    new, mixed = (frontier(leaderboard(load_runs(tmp_path / n))) for n in ("new", "mixed"))
+    boards = [leaderboard(load_runs(tmp_path / name)) for name in ("new", "mixed")]
+    new, mixed = map(frontier, boards)
     assert new.is_complete
     assert {own.row.name: own.num_bytes for own in new.choices} == {
         "exchanges": 500,
@@ -113,6 +115,8 @@ def test_complete_traffic_counts_where_every_run_has_it(tmp_path: Path) -> None:
     assert "complete traffic" in new.sentence
     assert not mixed.is_complete
     assert [own.row.name for own in mixed.best] == ["delivers"]
+    assert pareto_figure(boards[:1]).get_supxlabel() == COMPLETE
+    assert pareto_figure(boards).get_supxlabel() == EXCHANGED  # panels share what they count
 
 
 def test_the_final_round_counts_not_the_best_one(write_study: StudyWriter) -> None:

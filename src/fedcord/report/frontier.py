@@ -140,12 +140,17 @@ class Frontier:
         }
 
 
-def frontier(board: Leaderboard) -> Frontier:
-    """Sort out which methods of a board no other beats, by mean score and mean bytes."""
+def frontier(board: Leaderboard, complete_if_known: bool = True) -> Frontier:
+    """Sort out which methods of a board no other beats, by mean score and mean bytes.
+
+    Args:
+        board: the methods.
+        complete_if_known: by complete traffic where all have it; else by what was exchanged.
+    """
     sign = board.metric.sign
     rows = without(board, bounds(board, [CEILING]))
     complete = {row.name: row.cost.bytes for row in rows}
-    is_complete = None not in complete.values()
+    is_complete = complete_if_known and None not in complete.values()
     offers = [
         Choice(row, (complete[row.name] or 0.0) if is_complete else row.num_bytes) for row in rows
     ]

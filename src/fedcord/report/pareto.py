@@ -55,7 +55,8 @@ def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = 
     """
     titles = panel_titles(boards) if titles is None else titles
     metric = boards[0].metric
-    fronts = [frontier(board) for board in boards]
+    is_complete = all(frontier(board).is_complete for board in boards)  # one axis for all panels
+    fronts = [frontier(board, is_complete) for board in boards]
     names = sorted({row.name for board in boards for row in board.rows})
     is_shared = len({board.dataset for board in boards}) == 1
     with house_style():
@@ -87,7 +88,6 @@ def pareto_figure(boards: Sequence[Leaderboard], titles: Sequence[str] | None = 
         for axes in panels[: len(boards)]:
             if not metric.is_higher_better and not axes.yaxis_inverted():
                 axes.invert_yaxis()
-        is_complete = all(front.is_complete for front in fronts)
         fig.supxlabel(COMPLETE if is_complete else EXCHANGED, fontsize=10, color=MUTED)
         fig.supylabel(f"final test {score_heading(metric, ',')}", fontsize=10, color=MUTED)
         fig.draw_without_rendering()  # the layout must be final before names are fitted into it
