@@ -14,14 +14,12 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from fedcord.metrics.registry import Metric
 from fedcord.report.canvas import look
 from fedcord.report.frontier import frontier, interval_ends
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.markup import methods_of
 from fedcord.report.numbers import byte_size
-from fedcord.report.row import Row
-from fedcord.report.scores import score_bracket, with_unit
+from fedcord.report.scores import with_interval
 
 PARTS = ("methods", "tables", "budget", "figures", "start")
 """Files in `script/`, in the order in which they make up the script."""
@@ -88,13 +86,8 @@ def _choices(board: Leaderboard, numbers: Mapping[str, int]) -> dict[str, Any]:
                 "size": byte_size(own.num_bytes),
                 "mean": own.row.score.mean,
                 "ends": interval_ends(own.row),
-                "said": _said(own.row, board.metric),
+                "said": with_interval(own.row.score, board.metric),
             }
             for own in offers
         ],
     }
-
-
-def _said(row: Row, metric: Metric) -> str:
-    mean = with_unit(row.score.mean, metric)
-    return f"{mean} {score_bracket(row.score, metric)}" if row.score.has_interval else mean

@@ -42,6 +42,12 @@ def with_unit(value: float, metric: Metric, decimals: int = 2) -> str:
     return f"{score(value, metric, decimals)}{f' {metric.unit}' if metric.unit else ''}"
 
 
+def with_interval(own: MeanInterval, metric: Metric) -> str:
+    """A mean in a sentence, and its interval if it has one."""
+    mean = with_unit(own.mean, metric)
+    return f"{mean} {score_bracket(own, metric)}" if own.has_interval else mean
+
+
 def score_heading(metric: Metric, comma: str = "") -> str:
     """What stands above its column."""
     return f"{metric.words}{comma} {metric.unit}" if metric.unit else metric.words

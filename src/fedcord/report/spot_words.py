@@ -9,7 +9,7 @@ from fedcord.report.marks import CLIENT, MEAN, SEEDS, Spot
 from fedcord.report.markup import methods_of
 from fedcord.report.numbers import byte_size
 from fedcord.report.row import Row
-from fedcord.report.scores import score_bracket, with_unit
+from fedcord.report.scores import with_interval, with_unit
 
 
 def words(spot: Spot, figure: str, board: Leaderboard) -> str:
@@ -22,8 +22,7 @@ def words(spot: Spot, figure: str, board: Leaderboard) -> str:
     if spot.part == SEEDS:
         return f"seed {row.seeds[spot.place]}: {with_unit(row.values[spot.place], metric)}"
     if spot.part == MEAN:
-        mean = f"{with_unit(row.score.mean, metric)}"
-        mean += f" {score_bracket(row.score, metric)}" if row.score.has_interval else ""
+        mean = with_interval(row.score, metric)
         if figure == "pareto":
             offers = {own.row.name: own.num_bytes for own in frontier(board).choices}
             return f"{mean} for {byte_size(offers[row.name])}"
