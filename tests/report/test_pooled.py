@@ -6,12 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import t as student
+from scipy.stats import ttest_ind
 
+from fedcord.report.leaderboard import leaderboard
+from fedcord.report.load import load_runs
+from fedcord.report.reproduction import reproduction_page
 from fedcord.statistics import random_effects, stratified_difference
 from fedcord.store.plan_record import WrittenPlan, record_plan
 from fedcord.store.study_plan import StudyPlan
 from tests.cli.command import fedcord
 from tests.report.conftest import assert_refused, write_run, write_studies
+from tests.report.test_planned import ABOUT
 
 STUDIES = {
     "low": {"fedavg": [0.50, 0.55, 0.60], "moon": [0.60, 0.66, 0.69], "only": [0.1, 0.2, 0.3]},
@@ -107,6 +112,65 @@ def test_what_was_planned_of_them_is_said_once(studies: Path) -> None:
     said = fedcord(*words, cwd=studies).stdout
     assert said.count("Not shown to be planned: its file is not in a git repository") == 1
     assert "Question: Is it? Primary: moon - fedavg." in said
+
+
+def test_planned_comparisons_are_pooled_and_corrected_for_each_other_alone(tmp_path: Path) -> None:
+    """Against SciPy's t tests on one value per data set and seed, and `random_effects`."""
+    scores = {
+        "mnist": {
+            "moon": [0.8, 0.83, 0.85],
+            "fedavg": [0.7, 0.74, 0.71],
+            "fedprox": [0.6, 0.7, 0.5],
+        },
+        "svhn": {
+            "moon": [0.6, 0.61, 0.67],
+            "fedavg": [0.5, 0.49, 0.53],
+            "fedprox": [0.6, 0.59, 0.6],
+        },
+    }
+    primary = ["moon - fedprox", "moon - best other"]
+    plan = StudyPlan.from_plain(
+        {"question": "Is it?", "primary": primary, "seeds": [0, 1, 2], "stopping": "then"}
+    )
+    for data, methods in scores.items():
+        for name, values in methods.items():
+            for seed, value in enumerate(values):
+                write_run(tmp_path / data, name, seed, value, config={"dataset": data})
+        record_plan(tmp_path / data, WrittenPlan(plan, tmp_path / "s.toml"))
+    words = ("report", *scores, "--against", "moon", "--pooled", "all.md", "--json")
+    done = fedcord(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    named, best = json.loads(done.stdout)["primary"]
+    gaps = {
+        other: [np.subtract(own["moon"], own[other]) for own in scores.values()]
+        for other in ("fedavg", "fedprox")
+    }
+    assert (named["against"], best["against"]) == ("fedprox", "fedavg")  # 61.2 and 59.8 %
+    beyond = {}
+    these = {}
+    for other, own in gaps.items():
+        variances = [gap.var(ddof=1) / 3 for gap in own]
+        beyond[other] = random_effects([gap.mean() for gap in own], variances)
+        # two independent means of equal weight: Welch's test of one against minus the other
+        these[other] = ttest_ind(own[0], -own[1], equal_var=False).pvalue
+    assert named["found"]["beyond"]["mean"] == pytest.approx(beyond["fedprox"].mean)
+    assert best["found"]["beyond"]["mean"] == pytest.approx(beyond["fedavg"].mean)
+    assert best["found"]["these"]["mean"] == pytest.approx(np.mean(gaps["fedavg"]))
+    # the best other is beaten only if all are, so both have the p of fedprox, twice by Holm
+    assert these["fedprox"] > these["fedavg"]
+    assert named["p_holm"] == best["p_holm"] == pytest.approx(2 * these["fedprox"])
+    assert beyond["fedprox"].p > beyond["fedavg"].p
+    p_values = [named["beyond_p_holm"], best["beyond_p_holm"]]
+    assert p_values == pytest.approx([min(1, 2 * beyond["fedprox"].p)] * 2)
+    text = (tmp_path / "all.md").read_text(encoding="utf-8")
+    assert "| moon - best other (fedavg) | +11.50 |" in text
+    assert "correction for 2 planned comparisons" in text
+    boards = {data: leaderboard(load_runs(tmp_path / data)) for data in scores}
+    page = reproduction_page({**ABOUT, "judges": "nothing"}, boards, [], {})
+    assert text.splitlines()[2] in page.split("## All parts together")[1]
+    assert "mean rank" in page
+    alone = reproduction_page({**ABOUT, "judges": "nothing"}, {"a": boards["svhn"]}, [], {})
+    assert "All parts together" not in alone
 
 
 def test_one_data_set_says_nothing_about_others(studies: Path) -> None:

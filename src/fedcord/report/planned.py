@@ -47,9 +47,7 @@ class PrimaryResult:
     @property
     def words(self) -> str:
         """The comparison, with the contender that was the best other."""
-        if self.comparison.other != BEST_OTHER or self.against is None:
-            return str(self.comparison)
-        return f"{self.comparison} ({self.against})"
+        return in_words(self.comparison, self.against)
 
 
 @dataclass(frozen=True)
@@ -142,6 +140,12 @@ class StudyPlanned:
                 for own in self.results
             ],
         }
+
+
+def in_words(comparison: Comparison, against: str | None) -> str:
+    """The comparison, with the contender that was the best other, where that is known."""
+    is_named = comparison.other != BEST_OTHER or against is None
+    return str(comparison) if is_named else f"{comparison} ({against})"
 
 
 def planned(runs: Sequence[Run], rows: Sequence[Row]) -> StudyPlanned | None:

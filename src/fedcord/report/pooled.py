@@ -14,23 +14,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcord.core.errors import ConfigError, unknown_name
 from fedcord.metrics.registry import METRICS
 from fedcord.report.against import in_words
 from fedcord.report.leaderboard import Leaderboard, marks_by_study
 from fedcord.report.numbers import NOTHING, counted, listed, p_value
-from fedcord.report.row import Row, over_shared_seeds, shared_seeds
+from fedcord.report.over_studies import over_studies
+from fedcord.report.planned_pooled import PooledPrimary, explained, planned_over, planned_table
+from fedcord.report.row import shared_seeds
 from fedcord.report.scores import score, score_cell_bracket, score_gap, score_heading
 from fedcord.report.tables import pipe_table
-from fedcord.statistics import (
-    PairedDifference,
-    RandomEffects,
-    holm,
-    random_effects,
-    stratified_difference,
-)
+from fedcord.statistics import PairedDifference, RandomEffects, holm
 
 
 @dataclass(frozen=True)
@@ -85,6 +80,7 @@ class PooledAgainst:
         left_out: algorithms that are not in every study.
         marks: who did not train or failed, and in which study.
         plans: how the studies stand to what was planned, each sentence once.
+        primary: what came of the comparisons that were planned for all of them.
     """
 
     baseline: str
@@ -97,6 +93,7 @@ class PooledAgainst:
     left_out: tuple[str, ...]
     marks: tuple[str, ...] = ()
     plans: tuple[str, ...] = ()
+    primary: tuple[PooledPrimary, ...] = ()
 
     @property
     def num_datasets(self) -> int:
@@ -130,6 +127,9 @@ class PooledAgainst:
             tables.append(
                 f"All studies are of {self.datasets[0]}: they say nothing about other data sets."
             )
+        if self.primary:
+            tables.insert(0, planned_table(self.primary, self.metric, self.num_datasets > 1))
+            tables.insert(1, explained(self.primary))
         return "\n\n".join([*tables, *self._notes()]) + "\n"
 
     def _of_these(self) -> str:
@@ -211,25 +211,6 @@ class PooledAgainst:
         return [*notes, *(f"Note: {mark}." for mark in self.marks)]
 
 
-@dataclass(frozen=True)
-class _Stratum:
-    """Differences that depend on no others: of one study, or of several by seed."""
-
-    dataset: str
-    num_studies: int
-    differences: NDArray[np.float64]
-
-    @property
-    def mean(self) -> float:
-        return float(self.differences.mean())
-
-    @property
-    def variance(self) -> float:
-        """Of the mean; 0 of a single pair, for which the spread of other data sets has to do."""
-        n = len(self.differences)
-        return float(self.differences.var(ddof=1)) / n if n > 1 else 0.0
-
-
 def pooled_against(
     boards: Sequence[Leaderboard], titles: Sequence[str], name: str
 ) -> PooledAgainst:
@@ -254,31 +235,25 @@ def pooled_against(
     if not names:
         raise ConfigError(f"--against '{name}': no other algorithm is in every study.")
     datasets = [board.dataset for board in boards]
-    strata = [_strata([(s[other], s[name]) for s in studies], datasets) for other in names]
-    found = [
-        stratified_difference(
-            [own.differences.tolist() for own in each],
-            weights=[own.num_studies for own in each],
-        )
-        for each in strata
-    ]
-    beyond = [_beyond(each) for each in strata]
-    adjusted = holm([difference.t_p for difference in found])
-    adjusted_beyond = holm([effects.p for effects in beyond])
+    found = [over_studies([(s[other], s[name]) for s in studies], datasets) for other in names]
+    adjusted = holm([own.these.t_p for own in found])
+    adjusted_beyond = holm([own.beyond.p for own in found])
     metric = boards[0].metric
     others = [
         PooledVersus(
             other,
             metric.name,
             float(np.mean([study[other].score.mean for study in studies])),
-            tuple(float(_differences(study[other], study[name]).mean()) for study in studies),
-            {data: mean for data, (mean, _) in _by_dataset(strata[place]).items()},
-            found[place],
-            adjusted[place],
-            beyond[place],
-            adjusted_beyond[place],
+            own.by_study,
+            own.by_dataset,
+            own.these,
+            p_holm,
+            own.beyond,
+            beyond_p_holm,
         )
-        for place, other in enumerate(names)
+        for other, own, p_holm, beyond_p_holm in zip(
+            names, found, adjusted, adjusted_beyond, strict=True
+        )
     ]
     return PooledAgainst(
         name,
@@ -291,43 +266,8 @@ def pooled_against(
         tuple(sorted(set.union(*(set(study) for study in studies)) - {name, *names})),
         marks_by_study(boards, titles),
         _plans(boards, titles),
+        planned_over(boards),
     )
-
-
-def _differences(row: Row, baseline: Row) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = np.subtract(*over_shared_seeds(row, baseline))
-    return found
-
-
-def _strata(pairs: Sequence[tuple[Row, Row]], datasets: Sequence[str]) -> list[_Stratum]:
-    """What may be taken for independent: studies, or data sets whose studies have equal seeds."""
-    found = []
-    for data in dict.fromkeys(datasets):
-        own = [pair for pair, name in zip(pairs, datasets, strict=True) if name == data]
-        differences = [_differences(*pair) for pair in own]
-        if len({shared_seeds(*pair) for pair in own}) == 1:
-            found.append(_Stratum(data, len(own), np.mean(differences, axis=0)))
-        else:
-            found += [_Stratum(data, 1, each) for each in differences]
-    return found
-
-
-def _by_dataset(strata: Sequence[_Stratum]) -> dict[str, tuple[float, float]]:
-    """By data set the mean over its studies and the variance of that."""
-    found = {}
-    for data in dict.fromkeys(own.dataset for own in strata):
-        own = [each for each in strata if each.dataset == data]
-        total = sum(each.num_studies for each in own)
-        shares = [each.num_studies / total for each in own]
-        mean = sum(share * each.mean for share, each in zip(shares, own, strict=True))
-        variance = sum(share**2 * each.variance for share, each in zip(shares, own, strict=True))
-        found[data] = mean, variance
-    return found
-
-
-def _beyond(strata: Sequence[_Stratum]) -> RandomEffects:
-    means, variances = zip(*_by_dataset(strata).values(), strict=True)
-    return random_effects(means, variances)
 
 
 def _plans(boards: Sequence[Leaderboard], titles: Sequence[str]) -> tuple[str, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fedcord.report.leaderboard import Leaderboard
+from fedcord.report.overview import overview
 from fedcord.report.planned import TITLE as PLAN
+from fedcord.report.planned_pooled import explained, planned_over, planned_table
 from fedcord.report.published import TOLERANCE, Beside, published_markdown
 from fedcord.report.subject import command_without_folders
 from fedcord.report.tables import pipe_table, short_markdown
@@ -18,6 +20,8 @@ JUDGED = {
     "values": "Values are confirmed where they lie in the 95 % interval over our seeds, give or "
     f"take {TOLERANCE:g} point; differences are judged by their sign.",
 }
+
+TOGETHER = "All parts together"
 
 
 def reproduction_page(
@@ -50,7 +54,7 @@ def reproduction_page(
         lines += ["", JUDGED[about["judges"]]]
     else:
         lines += ["", "No published figures are known to us, or the item has none."]
-    lines += _plan(boards)
+    lines += _plan(boards) + _together(boards)
     for part, board in boards.items():
         lines += ["", f"## {part}", "", short_markdown(board)]
         if board.plan is not None:
@@ -75,6 +79,21 @@ def _plan(boards: Mapping[str, Leaderboard]) -> list[str]:
         f"\n{part}, not as planned: {' '.join(own.deviations) or 'nothing.'}"
         for part, own in others.items()
     ]
+
+
+def _together(boards: Mapping[str, Leaderboard]) -> list[str]:
+    """Parts of several data sets side by side, and what the plan asks of all of them."""
+    parts = list(boards.values())
+    if len({board.dataset for board in parts}) < 2:
+        return []
+    lines = ["", f"## {TOGETHER}"]
+    results = planned_over(parts)
+    if results:
+        metric = parts[0].metric.name
+        lines += ["", planned_table(results, metric, has_datasets=True), "", explained(results)]
+    if len({board.metric.name for board in parts}) == 1:
+        lines += ["", overview(parts, list(boards)).to_markdown().rstrip()]
+    return lines
 
 
 def _dates(board: Leaderboard) -> str:
