@@ -390,6 +390,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
             {"teacher": TEACHER, "student": Student(rounds=2, free_rounds=1)}, _student
         ),
         "afl": Row({"features": NARROW}, _random),
+        "afl-deep": Row({}, _random),
         "afl-aa": Row({"features": NARROW}, _afl_aa),
         "apfl": Row({"features": NARROW}, _random),
         "ccvr": Row({"inner": FedAvg(QUICK), "virtual": 50, "epochs": 5}, _averaged_head),

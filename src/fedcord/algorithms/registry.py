@@ -290,6 +290,12 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "one round of sums, one exact solve, the same for any partition (He et al. 2025)",
             "analytic",
         ),
+        "afl-deep": AlgorithmInfo(
+            "fedcord.algorithms.analytic.afl:AFL",
+            "AFL on pooled maps of all stages of a network that nobody has trained",
+            "analytic",
+            {"features": {"source": "model", "expansion": "none", "layers": {"maps": "all"}}},
+        ),
         "afl-aa": AlgorithmInfo(
             "fedcord.algorithms.analytic.afl_aa:AFLByModels",
             "AFL as published: local models joined by the absolute aggregation law",

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from fedcord.algorithms.accord.accord import Accord
 from fedcord.algorithms.accord.joint_features import JointFeatures
-from fedcord.algorithms.accord.layers import SeenLayers
 from fedcord.algorithms.analytic.membership import forget, join
+from fedcord.algorithms.kit.seen_layers import SeenLayers
 from fedcord.cli.main import main
 from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError, ProtocolError

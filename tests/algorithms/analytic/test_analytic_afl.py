@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,10 +20,12 @@ from fedcord.algorithms.analytic.afl_aa import AFLByModels, join, without_ridge
 from fedcord.algorithms.analytic.features import FeatureMap, random_map
 from fedcord.algorithms.analytic.membership import forget, model_difference
 from fedcord.algorithms.analytic.membership import join as join_late
-from fedcord.core.contract import Update
+from fedcord.algorithms.kit.seen_layers import SeenLayers
+from fedcord.core.contract import Env, Update
 from fedcord.core.errors import ConfigError, DataError, NumericalError, ProtocolError
 from fedcord.core.params import build
 from fedcord.experiment.invariance import check_invariance
+from tests import federation
 from tests.algorithms.analytic.samples import (
     LINEAR,
     NARROW,
@@ -249,6 +252,44 @@ def test_network_features_do_not_depend_on_the_batch_in_any_bit() -> None:
         assert torch.equal(features.mapping(shared, env())(DATA.inputs[rows]), whole[rows])
     found = check_invariance(method, dealt(DATA, parts("sorted", 4)), env())
     assert found.difference < 1e-8
+
+
+def test_pooled_maps_stand_beside_features_and_change_the_tag() -> None:
+    values: dict[str, object] = {**federation.IMAGE, "models": ["cnn:3-4,fc=6"]}
+    at = Env(federation.task(values), 0)
+    flat = FeatureMap(source="model", expansion="none", unit=False, bias=False)
+    deep = replace(flat, layers=SeenLayers(maps="all", grid=3))
+    shared = deep.shared(at)
+    inputs = at.task.prepare(federation.population(values, (70,)).client(0).train.inputs)
+    network = at.task.initial_network(at.generator("init")).eval()
+    with torch.no_grad():
+        features, maps = network.features_and_maps(inputs)
+    means = [[cell.mean((-2, -1)) for cell in cells(map_, 3)] for map_ in maps]
+    pooled = [torch.stack(own, -1).flatten(1) for own in means]
+    found = deep.mapping(shared, at)(inputs)
+    torch.testing.assert_close(found, torch.cat([features, *pooled], 1).double())
+    assert found.shape[1] == deep.num_features(at.task) == 6 + 9 * (3 + 4)
+    assert deep.tag(shared, at) != flat.tag(shared, at)
+    assert deep.tag(shared, at) != replace(deep, layers=SeenLayers("last")).tag(shared, at)
+
+
+def cells(map_: torch.Tensor, grid: int) -> list[torch.Tensor]:
+    """The parts [B, C, h, w] of a map, row by row; neighbours share what does not divide."""
+    sides = [
+        [(n * size // grid, math.ceil((n + 1) * size / grid)) for n in range(grid)]
+        for size in map_.shape[2:]
+    ]
+    return [map_[:, :, a:b, c:d] for a, b in sides[0] for c, d in sides[1]]
+
+
+def test_maps_need_a_network_that_has_some() -> None:
+    maps = SeenLayers(maps="all")
+    pixels = AFL(features=FeatureMap(layers=maps)).review(federation.task(federation.IMAGE))
+    assert "pixels have no stages; use features.source=model" in pixels.errors[0]
+    plain = federation.task({**federation.IMAGE, "models": ["mlp:5"]})
+    said = AFL(features=FeatureMap(source="model", layers=maps)).review(plain)
+    assert not said.errors
+    assert "features.layers.maps = 'all': MLP has no stages under its features" in said.notes[0]
 
 
 def test_rff_approximates_the_gaussian_kernel() -> None:

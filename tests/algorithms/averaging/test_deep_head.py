@@ -10,11 +10,13 @@ import torch
 from sklearn.linear_model import Ridge
 
 from fedcord.algorithms.accord.joint_features import JointFeatures
-from fedcord.algorithms.accord.layers import SeenLayers
+from fedcord.algorithms.analytic.afl import AFL
+from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.averaging.deep_head import DeepHead, as_encoder
 from fedcord.algorithms.averaging.exact_head import ExactHead
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.seen_layers import SeenLayers
 from fedcord.core.contract import Env, ServerState
 from fedcord.core.errors import ConfigError
 from fedcord.core.tensors import hash_tensors
@@ -53,6 +55,15 @@ def test_the_network_is_the_inner_methods_and_the_head_stands_beside_it() -> Non
     ours, alone = after(DeepHead(joint=DEEP, inner=inner), 3), after(inner, 2)
     assert hash_tensors(ours.shared) == hash_tensors(alone.shared)
     assert ours.result["head.weight"].shape == (6 + 4 * 4 + 3 * 4 + 1, 3)
+
+
+def test_one_round_of_it_is_afl_on_all_stages_of_the_drawn_network() -> None:
+    """Two paths to one head: accord's joint features and the analytic family's feature map."""
+    features = FeatureMap(source="model", expansion="none", layers=SeenLayers(maps="all"))
+    ours, afl = DeepHead(joint=DEEP, ridge=0.3), AFL(ridge=0.3, features=features)
+    expected, found = after(ours, 1), after(afl, 1)
+    torch.testing.assert_close(found.result["head.weight"], expected.result["head.weight"])
+    torch.testing.assert_close(scores(afl, found), scores(ours, expected))
 
 
 def test_the_head_is_the_ridge_regression_of_all_pooled_maps() -> None:

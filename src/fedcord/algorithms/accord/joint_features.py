@@ -19,7 +19,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.accord.layers import SeenLayers
 from fedcord.algorithms.analytic.features import (
     in_full_batches,
     network_features,
@@ -28,6 +27,7 @@ from fedcord.algorithms.analytic.features import (
 )
 from fedcord.algorithms.analytic.stats import feature_tag
 from fedcord.algorithms.kit.encoder import held_encoder
+from fedcord.algorithms.kit.seen_layers import SeenLayers
 from fedcord.core.contract import ClientId, Env, Review
 from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
@@ -121,18 +121,7 @@ class JointFeatures:
 
     def unseen(self, task: Task) -> tuple[str, ...]:
         """What to say of networks that show nothing but their features."""
-        if not self.layers.is_on:
-            return ()
-        networks = {
-            type(task.scratch_network(place)).__name__
-            for place in range(len(task.networks))
-            if not task.stages(place)
-        }
-        return tuple(
-            f"joint.layers.maps = '{self.layers.maps}': {name} has no stages under its features, "
-            "so the head sees those alone; use a network that has some, such as cnn or mlp:100-50."
-            for name in sorted(networks)
-        )
+        return self.layers.unseen(task, "joint.layers")
 
     def too_wide(self, num_encoders: int, task: Task) -> str | None:
         """Why a head on so many encoders would not fit, however narrow; None when it does."""

@@ -2,9 +2,9 @@
 
     inputs → pixels, or a fixed network's features → unit length → random features → 1 appended
 
-Nothing is trained and nothing depends on the batch: a map is a function of one sample. Random maps
-are functions of the run's seed, so no matrix travels. A network that is not frozen is drawn by the
-server and sent once.
+With `layers`, pooled maps of the network's stages stand beside its features. Nothing is trained and
+nothing depends on the batch: a map is a function of one sample. Random maps are functions of the
+run's seed, so no matrix travels. A network that is not frozen is drawn by the server and sent once.
 
 Networks compute in float32, where rounding depends on the size of the batch; they are therefore
 always given batches of one size, the last one filled up, which makes a sample's features the same
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import cast
 
 import numpy as np
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from fedcord.algorithms.analytic.stats import feature_tag
 from fedcord.algorithms.kit.encoder import encoder_tensors, held_encoder
+from fedcord.algorithms.kit.seen_layers import SeenLayers
 from fedcord.core.contract import Env, Review
 from fedcord.core.examples import Examples
 from fedcord.core.params import check_params, param
@@ -33,6 +34,8 @@ from fedcord.core.task import Network, Task
 from fedcord.core.tensors import Tensors, hash_tensors, prefixed, select
 
 MODEL = "model"
+FIRST = 0
+"""A client; all have the one network that sums are made through."""
 NETWORK_BATCH = 64
 """Samples a network sees at once, always."""
 
@@ -56,19 +59,30 @@ class FeatureMap:
     unit: bool = param(True, "scale every source vector to length 1 first")
     bias: bool = param(True, "append a constant 1")
     batch_size: int = param(1024, "samples held as features at once; no effect on results", above=0)
+    layers: SeenLayers = param(
+        SeenLayers(), "what is seen of the network beside its features", unwritten=True
+    )
 
     def __post_init__(self) -> None:
         check_params(self)
 
     @property
     def looks_through_network(self) -> bool:
-        """Whether a frozen network would be all that sees the inputs."""
-        return self.source != "pixels"
+        """Whether a frozen network's features would be all that is seen of the inputs."""
+        return self.source != "pixels" and not self.layers.is_on
 
     def review(self, task: Task) -> Review:
         """Whether there is one network to look through, if one is needed."""
-        if self._source(task) != "model" or len(task.networks) == 1:
-            return Review()
+        if self._source(task) != "model":
+            if not self.layers.is_on:
+                return Review()
+            nothing = (
+                f"features.layers.maps = '{self.layers.maps}': pixels have no stages; use "
+                "features.source=model, or features.layers.maps=none."
+            )
+            return Review(errors=(nothing,))
+        if len(task.networks) == 1:
+            return Review(notes=self.layers.unseen(task, "features.layers"))
         several = (
             "features.source = 'model': clients have different networks, but sums need one "
             "feature map; use one model, or features.source=pixels."
@@ -100,6 +114,8 @@ class FeatureMap:
             factory = task.networks[0]
             parts += [getattr(factory, "name", ""), getattr(factory, "options", "")]
             parts.append(hash_tensors(select(shared, MODEL)))
+        if self.layers.is_on:
+            parts.append(self.layers)
         return feature_tag("|".join(map(str, parts)))
 
     def mapping(self, shared: Tensors, env: Env) -> Callable[[Tensor], Tensor]:
@@ -110,13 +126,15 @@ class FeatureMap:
             env: any place of the run; the map is the same everywhere.
         """
         task = env.task
-        looks = self._source(task) == "model"
-        network = held_encoder(task, select(shared, MODEL)) if looks else None
+        see: Callable[[Tensor], Tensor] = partial(torch.flatten, start_dim=1)
+        if self._source(task) == "model":
+            network = held_encoder(task, select(shared, MODEL))
+            ask = partial(self.layers.outputs(task, FIRST), network)
+            see = partial(in_full_batches, ask, self._source_width(task))
         expand = self._expansion(task, env.seed)
 
         def features(inputs: Tensor) -> Tensor:
-            x = inputs.flatten(1) if network is None else network_features(network, inputs)
-            x = x.cpu().to(torch.float64)
+            x = see(inputs).cpu().to(torch.float64)
             if self.unit:
                 x = x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
             x = expand(x)
@@ -152,7 +170,7 @@ class FeatureMap:
 
     def _source_width(self, task: Task) -> int:
         if self._source(task) == "model":
-            return cast(Network, task.scratch_network()).feature_dim
+            return sum(self.layers.pieces(task, FIRST).values())
         return math.prod(task.input_shape)
 
 

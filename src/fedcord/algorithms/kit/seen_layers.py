@@ -1,10 +1,10 @@
-"""What the head sees of an encoder beside its features: the maps of the stages under them, pooled.
+"""What a linear head sees of a network beside its features: the maps of the stages under them.
 
 A map [C, H, W] is divided into a grid of g×g cells as adaptive pooling does it, and each cell
 becomes its mean or its maximum: C·g·g numbers. A side that has fewer than g places keeps them as
 they are, and so do stages without places (the hidden layers of an MLP). The last layer of an
 encoder was trained to tell its own client's classes apart; the maps under it know more of the
-others.
+others. Those of a network that nobody has trained are random filters of the input, pooled.
 """
 
 from __future__ import annotations
@@ -61,6 +61,26 @@ class SeenLayers:
     def is_on(self) -> bool:
         """Whether anything beside the features is seen."""
         return self.maps != "none"
+
+    def unseen(self, task: Task, name: str) -> tuple[str, ...]:
+        """What to say of networks that show nothing but their features.
+
+        Args:
+            task: whose networks.
+            name: of these parameters.
+        """
+        if not self.is_on:
+            return ()
+        networks = {
+            type(task.scratch_network(place)).__name__
+            for place in range(len(task.networks))
+            if not task.stages(place)
+        }
+        return tuple(
+            f"{name}.maps = '{self.maps}': {network} has no stages under its features, so the "
+            "head sees those alone; use a network that has some, such as cnn or mlp:100-50."
+            for network in sorted(networks)
+        )
 
     def pieces(self, task: Task, client: ClientId) -> dict[str, int]:
         """Columns of a client's encoder by what is in them: its features, then pooled maps."""
