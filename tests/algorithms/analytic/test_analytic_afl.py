@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
+from typing import cast
 
 import pytest
 import torch
@@ -24,7 +25,9 @@ from fedcord.algorithms.kit.seen_layers import SeenLayers
 from fedcord.core.contract import Env, Update
 from fedcord.core.errors import ConfigError, DataError, NumericalError, ProtocolError
 from fedcord.core.params import build
+from fedcord.core.tensors import prefixed, select
 from fedcord.experiment.invariance import check_invariance
+from fedcord.models.staged import StagedNetwork
 from tests import federation
 from tests.algorithms.analytic.samples import (
     LINEAR,
@@ -261,7 +264,7 @@ def test_pooled_maps_stand_beside_features_and_change_the_tag() -> None:
     deep = replace(flat, layers=SeenLayers(maps="all", grid=3))
     shared = deep.shared(at)
     inputs = at.task.prepare(federation.population(values, (70,)).client(0).train.inputs)
-    network = at.task.initial_network(at.generator("init")).eval()
+    network = cast(StagedNetwork, at.task.initial_network(at.generator("init")).eval())
     with torch.no_grad():
         features, maps = network.features_and_maps(inputs)
     means = [[cell.mean((-2, -1)) for cell in cells(map_, 3)] for map_ in maps]
@@ -271,6 +274,39 @@ def test_pooled_maps_stand_beside_features_and_change_the_tag() -> None:
     assert found.shape[1] == deep.num_features(at.task) == 6 + 9 * (3 + 4)
     assert deep.tag(shared, at) != flat.tag(shared, at)
     assert deep.tag(shared, at) != replace(deep, layers=SeenLayers("last")).tag(shared, at)
+
+
+def test_several_networks_stand_side_by_side_each_with_its_own_draw() -> None:
+    one = FeatureMap(source="model", expansion="none", unit=False, bias=False)
+    three = replace(one, networks=3)
+    shared = three.shared(env())
+    inputs = DATA.inputs[:70]
+    found = three.mapping(shared, env())(inputs)
+    width = one.num_features(env().task)
+    assert found.shape == (70, 3 * width) == (70, three.num_features(env().task))
+    # the first is that of a single one; every other is what its tensors alone give
+    alone = [prefixed("model", select(shared, name)) for name in ("model", "model-1", "model-2")]
+    for block, own in zip(found.split(width, 1), alone, strict=True):
+        assert torch.equal(block, one.mapping(own, env())(inputs))
+    assert torch.equal(found[:, :width], one.mapping(one.shared(env()), env())(inputs))
+    assert not torch.equal(found[:, width : 2 * width], found[:, 2 * width :])
+    swapped = {**shared, **prefixed("model-1", select(shared, "model-2"))}
+    assert len({one.tag(shared, env()), three.tag(shared, env()), three.tag(swapped, env())}) == 3
+    check = check_invariance(AFL(ridge=1.0, features=three), dealt(DATA, parts("sorted", 4)), env())
+    assert check.difference < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("source", "model", "said"),
+    [
+        ("pixels", "mlp:5", "features are made from pixels; use features.source=model"),
+        ("model", "frozen:random-conv,filters=4", "the network is frozen"),
+    ],
+)
+def test_several_networks_need_ones_that_are_drawn(source: str, model: str, said: str) -> None:
+    task = federation.task({**federation.IMAGE, "models": [model]})
+    found = AFL(features=FeatureMap(source=source, networks=2)).review(task)
+    assert said in found.errors[0]
 
 
 def cells(map_: torch.Tensor, grid: int) -> list[torch.Tensor]:

@@ -62,6 +62,12 @@ class FeatureMap:
     layers: SeenLayers = param(
         SeenLayers(), "what is seen of the network beside its features", unwritten=True
     )
+    networks: int = param(
+        1,
+        "networks drawn independently whose features stand side by side; 1 if they are frozen",
+        at_least=1,
+        unwritten=True,
+    )
 
     def __post_init__(self) -> None:
         check_params(self)
@@ -72,29 +78,32 @@ class FeatureMap:
         return self.source != "pixels" and not self.layers.is_on
 
     def review(self, task: Task) -> Review:
-        """Whether there is one network to look through, if one is needed."""
+        """Whether there is a network to look through, if one is needed, and the same at all."""
         if self._source(task) != "model":
-            if not self.layers.is_on:
-                return Review()
-            nothing = (
-                f"features.layers.maps = '{self.layers.maps}': pixels have no stages; use "
-                "features.source=model, or features.layers.maps=none."
+            return Review(errors=tuple(self._without_network()))
+        errors = []
+        if len(task.networks) > 1:
+            errors.append(
+                "features.source = 'model': clients have different networks, but sums need one "
+                "feature map; use one model, or features.source=pixels."
             )
-            return Review(errors=(nothing,))
-        if len(task.networks) == 1:
-            return Review(notes=self.layers.unseen(task, "features.layers"))
-        several = (
-            "features.source = 'model': clients have different networks, but sums need one "
-            "feature map; use one model, or features.source=pixels."
-        )
-        return Review(errors=(several,))
+        elif self.networks > 1 and _is_frozen(task):
+            errors.append(
+                f"features.networks = {self.networks}: the network is frozen, so that all would "
+                "be the same; leave it at 1."
+            )
+        return Review(tuple(errors), self.layers.unseen(task, "features.layers"))
 
     def shared(self, env: Env) -> dict[str, Tensor]:
         """What clients must be sent to compute features: a drawn network, or nothing."""
         if self._source(env.task) != "model":
             return {}
-        network = env.task.initial_network(env.generator("init"))
-        return prefixed(MODEL, encoder_tensors(network))
+        first = env.task.initial_network(env.generator("init"))
+        drawn = prefixed(MODEL, encoder_tensors(first))
+        for number in range(1, self.networks):
+            further = env.task.initial_network(env.generator(f"init/{number}"))
+            drawn |= prefixed(_place(number), encoder_tensors(further))
+        return drawn
 
     def num_features(self, task: Task) -> int:
         """D, the bias included."""
@@ -113,7 +122,8 @@ class FeatureMap:
         if self._source(task) == "model":
             factory = task.networks[0]
             parts += [getattr(factory, "name", ""), getattr(factory, "options", "")]
-            parts.append(hash_tensors(select(shared, MODEL)))
+            places = [_place(number) for number in range(self.networks)]
+            parts += [hash_tensors(select(shared, place)) for place in places]
         if self.layers.is_on:
             parts.append(self.layers)
         return feature_tag("|".join(map(str, parts)))
@@ -128,9 +138,7 @@ class FeatureMap:
         task = env.task
         see: Callable[[Tensor], Tensor] = partial(torch.flatten, start_dim=1)
         if self._source(task) == "model":
-            network = held_encoder(task, select(shared, MODEL))
-            ask = partial(self.layers.outputs(task, FIRST), network)
-            see = partial(in_full_batches, ask, self._source_width(task))
+            see = self._seen(shared, task)
         expand = self._expansion(task, env.seed)
 
         def features(inputs: Tensor) -> Tensor:
@@ -156,6 +164,27 @@ class FeatureMap:
         empty = torch.zeros(0, self.num_features(env.task), dtype=torch.float64)
         return torch.cat([empty, *parts])
 
+    def _seen(self, shared: Tensors, task: Task) -> Callable[[Tensor], Tensor]:
+        """What makes [B, D] float64 of prepared inputs: all networks' answers side by side."""
+        width = sum(self.layers.pieces(task, FIRST).values())
+        ask = self.layers.outputs(task, FIRST)
+        held = [held_encoder(task, select(shared, _place(n))) for n in range(self.networks)]
+        asked = [partial(in_full_batches, partial(ask, network), width) for network in held]
+        return lambda inputs: torch.cat([see(inputs) for see in asked], 1)
+
+    def _without_network(self) -> Iterator[str]:
+        """What was asked of a network that is not looked through."""
+        if self.layers.is_on:
+            yield (
+                f"features.layers.maps = '{self.layers.maps}': pixels have no stages; use "
+                "features.source=model, or features.layers.maps=none."
+            )
+        if self.networks > 1:
+            yield (
+                f"features.networks = {self.networks}: features are made from pixels; use "
+                "features.source=model, or features.networks=1."
+            )
+
     def _expansion(self, task: Task, seed: int) -> Callable[[Tensor], Tensor]:
         if self.expansion == "none":
             return lambda x: x
@@ -170,7 +199,7 @@ class FeatureMap:
 
     def _source_width(self, task: Task) -> int:
         if self._source(task) == "model":
-            return sum(self.layers.pieces(task, FIRST).values())
+            return self.networks * sum(self.layers.pieces(task, FIRST).values())
         return math.prod(task.input_shape)
 
 
@@ -231,6 +260,11 @@ def in_full_batches(ask: Callable[[Tensor], Tensor], width: int, inputs: Tensor)
             outputs.append(answer[: len(part)].cpu().to(torch.float64))
     # outside inference mode, so that the result can be used anywhere
     return torch.cat([torch.zeros(0, width, dtype=torch.float64), *outputs])
+
+
+def _place(number: int) -> str:
+    """The prefix of a network's tensors."""
+    return MODEL if number == 0 else f"{MODEL}-{number}"
 
 
 def _is_frozen(task: Task) -> bool:
