@@ -48,10 +48,15 @@ def traced(answer: Callable[[Tensor], Tensor], examples: Tensor) -> ExportedProg
             dynamic_shapes={"inputs": {0: batch}},
             strict=False,
         )
-    for name, constant in made.constants.items():  # a part of a tensor would be saved as all of it
-        if isinstance(constant, Tensor) and constant.untyped_storage().nbytes() > constant.nbytes:
-            made.constants[name] = constant.clone()
+    for name, constant in made.constants.items():
+        # a part of a tensor would be saved as all of it, and of other orders PyTorch warns
+        if isinstance(constant, Tensor) and not _is_plain(constant):
+            made.constants[name] = constant.clone(memory_format=torch.contiguous_format)
     return made
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def program_of(model: TrainedModel) -> ExportedProgram:
