@@ -206,10 +206,14 @@ def _result(
     if not others or None in differences.values():
         return None, None, None
     best = max(others, key=lambda row: row.metric.sign * row.score.mean)
-    p_values = [own.t_p for own in differences.values() if own is not None]
-    tested = [p for p in p_values if p is not None]
-    p = max(tested) if len(tested) == len(p_values) else None
+    p = weakest([own.t_p for own in differences.values() if own is not None])
     return best.name, differences[best.name], p
+
+
+def weakest(p_values: Sequence[float | None]) -> float | None:
+    """The p of a claim that needs all of these: the largest; None where one was not tested."""
+    tested = [p for p in p_values if p is not None]
+    return max(tested) if len(tested) == len(p_values) else None
 
 
 def _difference(first: Row, second: Row) -> PairedDifference | None:

@@ -16,7 +16,7 @@ from fedcord.metrics.registry import METRICS
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import NOTHING, counted, p_value
 from fedcord.report.over_studies import OverStudies, over_studies
-from fedcord.report.planned import in_words
+from fedcord.report.planned import in_words, weakest
 from fedcord.report.row import Row, shared_seeds
 from fedcord.report.scores import gap_heading, score, score_cell_bracket, score_gap
 from fedcord.report.tables import pipe_table
@@ -126,8 +126,8 @@ def _primary(
         return None
     sign = studies[0][own.contender].metric.sign
     best = max(names, key=lambda name: sign * np.mean([s[name].score.mean for s in studies]))
-    these = _largest([found.these.t_p for found in pooled.values()])
-    beyond = _largest([found.beyond.p for found in pooled.values()])
+    these = weakest([found.these.t_p for found in pooled.values()])
+    beyond = weakest([found.beyond.p for found in pooled.values()])
     return own, best, pooled[best], these, beyond
 
 
@@ -136,9 +136,3 @@ def _other_methods(contender: str, studies: Sequence[ByName]) -> list[str]:
     rows = {name: row for study in studies for name, row in study.items()}
     algorithm = rows[contender].runs[0].algorithm
     return sorted(name for name, row in rows.items() if row.runs[0].algorithm != algorithm)
-
-
-def _largest(p_values: Sequence[float | None]) -> float | None:
-    """All are needed, so the weakest counts; None where one could not be tested."""
-    tested = [p for p in p_values if p is not None]
-    return max(tested) if len(tested) == len(p_values) else None
