@@ -88,6 +88,21 @@ def test_planned_comparisons_are_corrected_among_themselves(
     assert board.to_json()["plan"]["results"][0]["p"] == pytest.approx(p_values[0])
 
 
+def test_who_is_not_ahead_of_all_others_has_not_beaten_them(
+    write_study: StudyWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However small the p of being behind the best is."""
+    scores = {**SCORES, "fedprox": [value + 0.2 for value in SCORES["moon"]]}
+    scores["fedprox"][0] += 0.001
+    board = board_of(write_study(scores), plan(), monkeypatch, day=2)
+    assert board.plan is not None
+    _, best = board.plan.results
+    assert best.difference is not None
+    assert best.difference.mean < 0
+    assert (best.difference.t_p or 1) < 0.001
+    assert best.p == best.p_holm == 1
+
+
 def test_the_page_and_the_reproduction_show_it(
     write_study: StudyWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,8 @@
 
 A comparison is called planned only if a commit says so that is older than the first run. Its p is
 corrected for the other planned comparisons alone. That one method beats the best other, whichever
-that turns out to be, is shown if it beats every other: the largest of their p counts.
+that turns out to be, is shown if it beats every other: the largest of their p counts, and 1 where
+it is not ahead.
 """
 
 from __future__ import annotations
@@ -206,14 +207,24 @@ def _result(
     if not others or None in differences.values():
         return None, None, None
     best = max(others, key=lambda row: row.metric.sign * row.score.mean)
-    p = weakest([own.t_p for own in differences.values() if own is not None])
+    sign = best.metric.sign
+    p = p_of_beating_all([(sign * d.mean, d.t_p) for d in differences.values() if d is not None])
     return best.name, differences[best.name], p
 
 
-def weakest(p_values: Sequence[float | None]) -> float | None:
-    """The p of a claim that needs all of these: the largest; None where one was not tested."""
-    tested = [p for p in p_values if p is not None]
-    return max(tested) if len(tested) == len(p_values) else None
+def p_of_beating_all(others: Sequence[tuple[float, float | None]]) -> float | None:
+    """The p of a claim that needs all: the largest, and 1 where somebody is not behind.
+
+    Args:
+        others: by how much each is behind, and the p of that.
+
+    Returns:
+        None where one could not be tested.
+    """
+    if any(gap <= 0 for gap, _ in others):
+        return 1.0
+    tested = [p for _, p in others if p is not None]
+    return max(tested) if len(tested) == len(others) else None
 
 
 def _difference(first: Row, second: Row) -> PairedDifference | None:

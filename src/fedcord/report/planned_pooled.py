@@ -16,7 +16,7 @@ from fedcord.metrics.registry import METRICS
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import NOTHING, counted, p_value
 from fedcord.report.over_studies import OverStudies, over_studies
-from fedcord.report.planned import in_words, weakest
+from fedcord.report.planned import in_words, p_of_beating_all
 from fedcord.report.row import Row, shared_seeds
 from fedcord.report.scores import gap_heading, score, score_cell_bracket, score_gap
 from fedcord.report.tables import pipe_table
@@ -92,19 +92,22 @@ def planned_table(results: Sequence[PooledPrimary], metric_name: str, has_datase
     return pipe_table(head, rows)
 
 
-def explained(results: Sequence[PooledPrimary]) -> str:
+def explained(results: Sequence[PooledPrimary], has_datasets: bool) -> str:
     """What the table is, below it."""
     said = (
-        "The comparisons of the plan over all studies together. In these studies: mean of equal "
-        "weight, 95 % Student-t interval from the spread over seeds. Data sets like these: data "
-        "sets as a sample, τ the standard deviation between them (Paule and Mandel), interval of "
-        "Hartung and Knapp. p with Holm's correction for "
-        f"{counted(len(results), 'planned comparison')}."
+        "The comparisons of the plan over all studies together, of equal weight, with 95 % "
+        "Student-t interval from the spread over seeds"
     )
+    if has_datasets:
+        said += (
+            "; then with the data sets as a sample of data sets, τ the standard deviation between "
+            "them (Paule and Mandel), interval of Hartung and Knapp"
+        )
+    said += f". p with Holm's correction for {counted(len(results), 'planned comparison')}."
     if any(own.comparison.other == BEST_OTHER for own in results):
         said += (
             f" The {BEST_OTHER} is the one with the highest mean over studies; p is the largest "
-            "of all others', since each must be beaten."
+            "of all others', since each must be beaten, and 1 where one is not."
         )
     return said
 
@@ -126,9 +129,11 @@ def _primary(
         return None
     sign = studies[0][own.contender].metric.sign
     best = max(names, key=lambda name: sign * np.mean([s[name].score.mean for s in studies]))
-    these = weakest([found.these.t_p for found in pooled.values()])
-    beyond = weakest([found.beyond.p for found in pooled.values()])
-    return own, best, pooled[best], these, beyond
+    if own.other != BEST_OTHER:
+        return own, best, pooled[best], pooled[best].these.t_p, pooled[best].beyond.p
+    these = [(sign * found.these.mean, found.these.t_p) for found in pooled.values()]
+    beyond = [(sign * found.beyond.mean, found.beyond.p) for found in pooled.values()]
+    return own, best, pooled[best], p_of_beating_all(these), p_of_beating_all(beyond)
 
 
 def _other_methods(contender: str, studies: Sequence[ByName]) -> list[str]:

@@ -128,8 +128,9 @@ class PooledAgainst:
                 f"All studies are of {self.datasets[0]}: they say nothing about other data sets."
             )
         if self.primary:
-            tables.insert(0, planned_table(self.primary, self.metric, self.num_datasets > 1))
-            tables.insert(1, explained(self.primary))
+            several = self.num_datasets > 1
+            tables.insert(0, planned_table(self.primary, self.metric, several))
+            tables.insert(1, explained(self.primary, several))
         return "\n\n".join([*tables, *self._notes()]) + "\n"
 
     def _of_these(self) -> str:

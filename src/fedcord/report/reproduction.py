@@ -90,7 +90,8 @@ def _together(boards: Mapping[str, Leaderboard]) -> list[str]:
     results = planned_over(parts)
     if results:
         metric = parts[0].metric.name
-        lines += ["", planned_table(results, metric, has_datasets=True), "", explained(results)]
+        lines += ["", planned_table(results, metric, has_datasets=True)]
+        lines += ["", explained(results, has_datasets=True)]
     if len({board.metric.name for board in parts}) == 1:
         lines += ["", overview(parts, list(boards)).to_markdown().rstrip()]
     return lines
