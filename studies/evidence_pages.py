@@ -79,24 +79,15 @@ class Table:
     skip: tuple[str, ...] = ()
 
 
-def _datasets(alpha: str) -> tuple[str, ...]:
-    return tuple(f"accord-datasets {data} {alpha}" for data in IMAGES)
-
-
-def _over_alphas(data: str) -> tuple[str, ...]:
-    return tuple(f"accord-datasets {data} {alpha}" for alpha in ALPHAS)
+def _skews(data: str) -> tuple[str, ...]:
+    return tuple(f"accord-main {data} {alpha}" for alpha in ALPHAS)
 
 
 SETTINGS = (
     *(
-        Setting(
-            f"accord-datasets {data} {alpha}",
-            "accord-datasets",
-            range(3 * number, 3 * number + 3),
-            part=f"{data}-{alpha}",
-        )
+        Setting(f"accord-main {data} {alpha}", "accord-main", range(10, 15), part=f"{data}-{alpha}")
         for data in IMAGES
-        for number, alpha in enumerate(ALPHAS)
+        for alpha in ALPHAS
     ),
     Setting("accord-cifar10", "accord-cifar10", range(3)),
     *(
@@ -130,7 +121,9 @@ SETTINGS = (
 )
 
 ACCURACY, POINTS, HOLM = "accuracy %", "minus accord, points", "p (Holm)"
-BYTES = "bytes, all clients"
+BYTES, OVER_STUDIES = "bytes, all clients", "all studies"
+NOT_TO_CHOOSE = ("plain-deep", "random-deep")
+"""Controls of `accord-main`."""
 OLD_FENS = ("fens", "fens-no-holdout")
 """Measured with settings that are no longer the defaults, as the pages say."""
 OLD_GMKD = ("fedgmkd+",)
@@ -149,26 +142,36 @@ STEPS = (
 TABLES = (
     *(
         Table(
-            "accord-datasets.md",
-            f"### Dirichlet {alpha}",
-            scores=tuple(Score(s, d) for s, d in zip(_datasets(alpha), IMAGES, strict=True)),
-            skip=OLD_FENS,
+            "accord-main-small.md",
+            f"## {data}-{alpha}",
+            scores=(Score(f"accord-main {data} {alpha}", ACCURACY),),
+            bytes_column="traffic",
+            skip=NOT_TO_CHOOSE,
         )
+        for data in IMAGES
         for alpha in ALPHAS
     ),
+    *(
+        Table(
+            "accord-main-small.md",
+            f"### {data} against accord-deep",
+            versus=(Versus(_skews(data), OVER_STUDIES, "accord-deep", p_column=HOLM),),
+            skip=NOT_TO_CHOOSE,
+        )
+        for data in IMAGES
+    ),
     Table(
-        "accord-datasets.md",
-        "## Against accord",
+        "accord-main-small.md",
+        "## All data sets against accord-deep",
         versus=(
-            *(Versus(_over_alphas(data), data, "accord") for data in IMAGES),
             Versus(
-                tuple(s for data in IMAGES for s in _over_alphas(data)),
-                "all 18",
-                "accord",
+                tuple(setting for data in IMAGES for setting in _skews(data)),
+                OVER_STUDIES,
+                "accord-deep",
                 p_column=HOLM,
             ),
         ),
-        skip=OLD_FENS,
+        skip=NOT_TO_CHOOSE,
     ),
     Table(
         "accord-cifar10.md",
@@ -379,11 +382,6 @@ TABLES = (
         for alpha in ALPHAS[:2]
     ),
 )
-
-FORCED_CROPS = {
-    (f"accord-datasets digits {alpha}", label) for alpha in ALPHAS for label in ("fafi", "flare")
-}
-"""The page says that crops were forced on 8 × 8 digits, which these two would not have chosen."""
 
 SAME_AS = {("accord-ablation", "alone"): "local"}
 """Run by switching off all that another method adds to local training, before that had a name."""

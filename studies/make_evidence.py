@@ -22,9 +22,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from studies.evidence_pages import FORCED_CROPS, SAME_AS, SETTINGS, TABLES, Setting, Table
+from studies.evidence_pages import SAME_AS, SETTINGS, TABLES, Setting, Table
 
 from fedcord.advice.measures import DIFFERENCES, measures_of
+from fedcord.algorithms.registry import ALGORITHMS
 from fedcord.checks.tiny_task import task_from_values
 from fedcord.core.atomic import write_output
 from fedcord.data.registry import load_dataset
@@ -100,11 +101,10 @@ def evidence() -> tuple[list[Any], list[Any], list[Any]]:
             said = plain_words(cells[0])
             if said in table.skip:
                 continue
-            label = table.labels.get(said, said.partition(":")[0])  # after a colon, what it is
+            # after a colon, what it is; in brackets, a mark such as "below a constant answer"
+            label = table.labels.get(said, re.split(r":| \(", said)[0])
             row = _Row(header, cells, f"{table.page}, {heading}, {said}")
             for score in table.scores:
-                if (score.setting, label) in FORCED_CROPS:
-                    continue
                 own = rows.setdefault(
                     (score.setting, label), _method(by_name[score.setting], label, source)
                 )
@@ -119,8 +119,7 @@ def _comparisons(table: Table, label: str, row: _Row, source: str) -> list[dict[
     found = []
     for versus in table.versus:
         cell = row.cell(versus.column)
-        is_left_out = any((setting, label) in FORCED_CROPS for setting in versus.settings)
-        if label == versus.reference or is_left_out or cell in ("", "baseline"):
+        if label == versus.reference or cell in ("", "baseline"):
             continue
         middle, low, high = row.interval(versus.column)
         if low is None or high is None:
@@ -161,7 +160,9 @@ def _method(setting: Setting, label: str, source: str) -> dict[str, Any]:
     if config is None:
         raise ValueError(f"{source}: '{label}' is no contender of the study '{setting.study}'.")
     traits = config.method.traits
-    form = {} if (setting.name, label) in SAME_AS else _form(config)
+    algorithm, form = _named_form(config)
+    if (setting.name, label) in SAME_AS:
+        algorithm, form = SAME_AS[setting.name, label], {}
     if form.get("selection.max_encoders", 0) >= config.clients:  # everybody's: the plain form
         form = {name: value for name, value in form.items() if not name.startswith("selection.")}
     frozen = [name.removeprefix(FROZEN) for name in config.model if name.startswith(FROZEN)]
@@ -171,7 +172,7 @@ def _method(setting: Setting, label: str, source: str) -> dict[str, Any]:
     return {
         "setting": setting.name,
         "label": label,
-        "algorithm": SAME_AS.get((setting.name, label), config.algorithm),
+        "algorithm": algorithm,
         **({"params": form} if form else {}),
         **({"published": published} if published else {}),
         "model": list(config.model),
@@ -181,11 +182,21 @@ def _method(setting: Setting, label: str, source: str) -> dict[str, Any]:
     }
 
 
-def _form(config: RunConfig) -> dict[str, Any]:
-    """The parameters that make the form: what is not as the algorithm has it by itself."""
-    usual = _usual(config.algorithm)
-    own = {name: value for name, value in _dotted(config.params) if usual.get(name) != value}
-    return {name: value for name, value in own.items() if name.partition(".")[0] not in TRAINING}
+def _named_form(config: RunConfig) -> tuple[str, dict[str, Any]]:
+    """The algorithm and what makes the form; one that has a name of its own goes by that."""
+    own = dict(_dotted(config.params))
+    path = ALGORITHMS[config.algorithm].path
+    for name in (other for other, info in ALGORITHMS.items() if info.path == path):
+        if not _form(own, name) and _usual(name).keys() <= own.keys():
+            return name, {}
+    return config.algorithm, _form(own, config.algorithm)
+
+
+def _form(own: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
+    """The parameters that are not as the algorithm has them by itself."""
+    usual = _usual(algorithm)
+    found = {name: value for name, value in own.items() if usual.get(name) != value}
+    return {name: value for name, value in found.items() if name.partition(".")[0] not in TRAINING}
 
 
 @functools.cache

@@ -41,13 +41,13 @@ def test_the_command_that_settles_it_is_one_that_compare_takes(
 def test_a_recommendation_says_how_sure_it_is_and_where_it_comes_from(tmp_path: Path) -> None:
     done = fedcord("advise", "--partition", "dirichlet:0.1", "--clients", "5", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "Try first: accord\n" in done.stdout
+    assert "Try first: accord-deep\n" in done.stdout
     assert "How sure: shown on several data sets." in done.stdout
-    assert "studies/results/accord-datasets.md#against-accord" in done.stdout
-    assert "but on digits 0.0 points [−0.3, 0.3]" in done.stdout
-    assert "fedcord compare accord" in done.stdout
+    assert "results/accord-main-small.md#all-data-sets-against-accord-deep" in done.stdout
+    assert "but on digits +0.1 points [0.0, 0.2]" in done.stdout
+    assert "fedcord compare accord-deep" in done.stdout
     values = result_of("advise", "--partition", "dirichlet:0.1", "--clients", "5", cwd=tmp_path)
-    assert values["recommendation"]["algorithm"] == "accord"
+    assert values["recommendation"]["algorithm"] == "accord-deep"
     assert all(row["source"] for one in values["near"] for row in one["methods"])
 
 

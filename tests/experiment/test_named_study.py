@@ -17,8 +17,8 @@ ASKED_FOR = {
     *("fedhpro-prototype-only", "fedhpro-ag-news", "fedhpro-ablation"),
     *("fedhip-invariance", "fedhip-personalisation", "fedhip-cost", "fedhip-new-clients"),
     *("fedacnnl-time", "fedacnnl-accuracy", "afl-partitions"),
-    *("accord-ablation", "accord-cifar10", "accord-datasets", "accord-encoders"),
-    *("accord-main", "accord-main-compute", "accord-mixed", "accord-public"),
+    *("accord-ablation", "accord-cifar10", "accord-encoders"),
+    *("accord-main", "accord-main-compute", "accord-main-tuned", "accord-mixed", "accord-public"),
     *("accord-full", "accord-participation", "accord-private", "accord-controls", "accord-views"),
     *("accord-frontier", "accord-ham10000", "accord-text"),
 }
