@@ -5,7 +5,7 @@ import pytest
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class
 from fedcord.core.params import build, declared_spaces, describe, value_of
 
-CLOSED_FORMS = {"afl", "afl-aa", "fedncm", "local-ridge", "safle", "fedhip"}
+CLOSED_FORMS = {"afl", "afl-aa", "afl-deep", "fedncm", "local-ridge", "safle", "fedhip"}
 """Their ridge is chosen by themselves or not there; nothing that is trained is left to tune."""
 COSTLY = ("epochs", "steps", "batch_size", "width", "rounds")
 """What changes the cost of a run is not tuned by itself: contenders have the same budget."""
