@@ -35,8 +35,8 @@ def text_of(path: Path) -> list[str]:
 def test_the_curve_is_the_mean_over_seeds_with_the_t_interval(write_study: StudyWriter) -> None:
     row = board_of(write_study({"fedavg": [0.5, 0.7]}, rounds=4)).best
     found = curve(row)
-    assert found.rounds == (1, 2, 3, 4)
-    assert list(found.num_bytes) == [3000, 6000, 9000, 12000]
+    assert found.course.rounds == (1, 2, 3, 4)
+    assert list(found.course.exchanged) == [3000, 6000, 9000, 12000]
     assert found.mean[-1] == pytest.approx(60)
     own = share_interval([0.5, 0.7])  # plain t would reach from -67 % to 187 %
     assert own.low is not None
@@ -51,8 +51,8 @@ def test_rounds_that_only_some_seeds_evaluated_are_not_drawn(
     path = study / "fedavg" / "seed-0" / "metrics.jsonl"
     path.write_text(path.read_text().replace('"round": 2, "accuracy"', '"round": 2, "skipped"'))
     found = curve(board_of(study).best)
-    assert found.rounds == (1, 3)
-    assert list(found.num_bytes) == [3000, 9000]  # traffic of the round in between still counts
+    assert found.course.rounds == (1, 3)
+    assert list(found.course.exchanged) == [3000, 9000]  # traffic of the round in between still counts
 
 
 def test_figures_are_saved_by_suffix_with_equal_bytes(

@@ -16,6 +16,7 @@ from fedcord.metrics.registry import find_metric
 if TYPE_CHECKING:
     from fedcord.report.equivalent import Equivalent
     from fedcord.report.leaderboard import Leaderboard
+    from fedcord.report.overtaking import OvertakingTable
     from fedcord.report.overview import Overview
     from fedcord.report.pooled import PooledAgainst
 
@@ -52,6 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="no report, but one table (.md): is every algorithm as good in one setting as in "
         "another? DIRs are two studies of each data set with the same seeds, first all of one "
         "setting, then all of the other",
+    )
+    parser.add_argument(
+        "--overtaking",
+        type=path,
+        metavar="FILE",
+        help="no report, but from which traffic and compute on methods with rounds are above "
+        "--against NAME, of one DIR: as a table (.md) or drawn (.png, .svg)",
     )
     parser.add_argument(
         "--margin",
@@ -117,10 +125,16 @@ def execute(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"{' and '.join(extra)}: of use with --feature-map FILE only.")
     if arguments.margin is not None and arguments.equivalent is None:
         raise ConfigError("--margin: of use with --equivalent FILE only.")
+    of_one = {"--pooled": arguments.pooled, "--overtaking": arguments.overtaking}
+    named = [name for name, value in of_one.items() if value is not None]
+    if len(named) > 1:
+        raise ConfigError(f"{' and '.join(named)} are different things to make; ask for one.")
+    if named and arguments.against is None:
+        raise ConfigError(f"{named[0]} compares with one algorithm; name it: --against NAME.")
     if arguments.pooled is not None:
-        if arguments.against is None:
-            raise ConfigError("--pooled compares with one algorithm; name it: --against NAME.")
         _write_pooled(arguments)
+    elif arguments.overtaking is not None:
+        _write_overtaking(arguments)
     elif arguments.overview is not None:
         _write_overview(arguments)
     elif arguments.equivalent is not None:
@@ -218,6 +232,34 @@ def _write_pooled(arguments: argparse.Namespace) -> None:
     _write_table(pooled_against(*boards, arguments.against), arguments.pooled, arguments.json)
 
 
+def _write_overtaking(arguments: argparse.Namespace) -> None:
+    from fedcord.report.overtaking import overtaking
+
+    file, folders = arguments.overtaking, arguments.folders
+    allowed = (".md", ".png", ".svg")
+    if file.suffix.lower() not in allowed:
+        raise ConfigError(
+            f"what overtakes cannot be written to '{file.name}'; allowed endings: "
+            f"{', '.join(allowed)}."
+        )
+    if len(folders) > 1:
+        raise ConfigError("--overtaking is about one study; name one folder.")
+    board = _finished_board(folders[0], arguments.metric)
+    table = overtaking(board, arguments.against)
+    if file.suffix.lower() == ".md":
+        _write_table(table, file, arguments.json)
+        return
+    from fedcord.report.canvas import save_figure
+    from fedcord.report.overtaking_figure import overtaking_figure
+
+    save_figure(overtaking_figure(board, table), file)
+    if arguments.json:
+        found = {**dataclasses.asdict(table), "figure": str(file)}
+        sys.stdout.write(json.dumps(found) + "\n")
+        return
+    sys.stdout.write(f"{table.to_markdown()}\nFigure: {file}\n")
+
+
 def _write_overview(arguments: argparse.Namespace) -> None:
     from fedcord.report.overview import overview
 
@@ -240,7 +282,9 @@ def _check_table(file: Path) -> None:
         raise ConfigError(f"a table cannot be written to '{file.name}'; allowed ending: .md.")
 
 
-def _write_table(table: PooledAgainst | Overview | Equivalent, file: Path, as_json: bool) -> None:
+def _write_table(
+    table: PooledAgainst | Overview | Equivalent | OvertakingTable, file: Path, as_json: bool
+) -> None:
     from fedcord.core.atomic import write_output
 
     write_output(file, table.to_markdown())

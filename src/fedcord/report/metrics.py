@@ -33,6 +33,7 @@ class RoundMetrics:
         lambda_raw: strength of alignment by client; empty for methods without.
         server: by name, what the algorithm measured at the server; empty for most.
         is_probe: whether it only looked into the local training of the round to come.
+        compute: passes forward and twice those backward, over all clients who told them.
     """
 
     round: int
@@ -49,6 +50,7 @@ class RoundMetrics:
     is_probe: bool = False
     missing: Mapping[int, str] = field(default_factory=dict)
     events: tuple[str, ...] = ()
+    compute: int = 0
 
 
 def read_metrics(path: Path, *, is_finished: bool, rounds: int | None) -> tuple[RoundMetrics, ...]:
@@ -83,6 +85,7 @@ def read_metrics(path: Path, *, is_finished: bool, rounds: int | None) -> tuple[
             is_probe=values.get("probe") is True,
             missing=_missing(reader),
             events=reader.texts("events"),
+            compute=_compute(reader),
         )
     is_whole = len(by_round) == rounds == max(by_round, default=0) and 0 not in by_round
     if rounds is not None and not is_whole:
@@ -103,6 +106,16 @@ def _missing(reader: Fields) -> dict[int, str]:
         return {int(client): str(why) for client, why in reader.table("missing").items()}
     except ValueError as error:
         raise reader.wrong("missing") from error
+
+
+def _compute(reader: Fields) -> int:
+    total = 0
+    for passes in reader.table("took").values():
+        is_pair = isinstance(passes, list) and [type(own) for own in passes] == [int, int]
+        if not is_pair or min(passes) < 0:
+            raise reader.wrong("took")
+        total += passes[0] + 2 * passes[1]
+    return total
 
 
 def _train_loss(reader: Fields) -> float | None:

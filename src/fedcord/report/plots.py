@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from fedcord.report.bounds import bounds, without
 from fedcord.report.canvas import DASHES, house_style, look
+from fedcord.report.course import Course, course
 from fedcord.report.floor_lines import draw_floor
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.marks import LEGEND, LINE, MEAN, SEEDS, method_numbers, tag
@@ -29,45 +28,46 @@ class Curve:
     """Mean score at the rounds in which every seed measured it.
 
     Attributes:
-        rounds: [T].
-        num_bytes: [T] traffic up to and including that round, mean over seeds.
+        course: rounds and costs [T].
         mean: [T] as drawn, shares in percent.
         low: [T] lower end of the 95 % interval; the mean itself where there is none.
         high: [T].
     """
 
-    rounds: tuple[int, ...]
-    num_bytes: tuple[float, ...]
+    course: Course
     mean: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
 
+    @property
+    def at_end(self) -> Curve:
+        """Its last point alone."""
+        own = self.course
+        last = Course(
+            own.rounds[-1:],
+            own.exchanged[-1:],
+            own.complete[-1:],
+            own.compute[-1:],
+            own.values[-1:],
+        )
+        return Curve(last, self.mean[-1:], self.low[-1:], self.high[-1:])
+
 
 def curve(row: Row) -> Curve:
     """The curve of one algorithm; empty when its seeds share no round that measured it."""
-    scores: dict[int, list[float]] = {}
-    traffic: dict[int, list[float]] = {}
-    for run in row.runs:
-        total = 0
-        for entry in run.metrics:
-            total += entry.bytes_up + entry.bytes_down
-            if row.metric.name in entry.values:
-                scores.setdefault(entry.round, []).append(entry.values[row.metric.name])
-                traffic.setdefault(entry.round, []).append(total)
-    rounds = tuple(r for r in sorted(scores) if len(scores[r]) == len(row.runs))
-    intervals = [score_interval(scores[r], row.metric) for r in rounds]
+    own, metric = course(row), row.metric
+    intervals = [score_interval(list(values.values()), metric) for values in own.values]
     return Curve(
-        rounds,
-        tuple(float(np.mean(traffic[r])) for r in rounds),
-        tuple(drawn(i.mean, row.metric) for i in intervals),
-        tuple(drawn(i.mean if i.low is None else i.low, row.metric) for i in intervals),
-        tuple(drawn(i.mean if i.high is None else i.high, row.metric) for i in intervals),
+        own,
+        tuple(drawn(i.mean, metric) for i in intervals),
+        tuple(drawn(i.mean if i.low is None else i.low, metric) for i in intervals),
+        tuple(drawn(i.mean if i.high is None else i.high, metric) for i in intervals),
     )
 
 
 def has_curves(board: Leaderboard) -> bool:
     """Whether rounds measured what is compared."""
-    return any(curve(row).rounds for row in board.rows)
+    return any(course(row).rounds for row in board.rows)
 
 
 def score_figure(board: Leaderboard, against: Against) -> Figure:
@@ -81,10 +81,10 @@ def score_figure(board: Leaderboard, against: Against) -> Figure:
         places: list[float] = []
         for row in without(board, bounds(board)):
             own = curve(row)
-            x = own.rounds if against == "rounds" else own.num_bytes
+            x = own.course.rounds if against == "rounds" else own.course.exchanged
             places += x
-            if own.rounds:
-                _draw_curve(axes, x, own, row.name, _number(board, row), *_look(board, row))
+            if x:
+                draw_curve(axes, x, own, row.name, row_number(board, row), *curve_look(board, row))
         if against == "rounds":
             axes.set_xlabel("round")
             axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
@@ -100,9 +100,9 @@ def score_figure(board: Leaderboard, against: Against) -> Figure:
             axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: byte_size(size)))
         axes.set_ylabel(f"test {score_heading(board.metric, ',')}")
         if places:
-            _draw_bounds(axes, board, "y")
+            draw_bounds(axes, board, "y")
             draw_floor(axes, board.floor, board.metric, "y")
-            _draw_legend(fig, axes, [row.name for row in board.rows])
+            draw_legend(fig, axes, [row.name for row in board.rows])
         else:
             axes.text(0.5, 0.5, "no round was evaluated", transform=axes.transAxes, ha="center")
     return fig
@@ -117,8 +117,8 @@ def final_figure(board: Leaderboard) -> Figure:
         fig = Figure(figsize=(5.4, 0.8 + 0.44 * len(board.rows)), layout="constrained")
         axes = fig.subplots()
         for place, row in enumerate(board.rows):
-            colour, _ = _look(board, row)
-            number = _number(board, row)
+            colour, _ = curve_look(board, row)
+            number = row_number(board, row)
             values = [drawn(value, metric) for value in row.values]
             rings = axes.scatter(
                 values,
@@ -139,33 +139,33 @@ def final_figure(board: Leaderboard) -> Figure:
             tag(dot, number, MEAN)
         axes.set_yticks(range(len(board.rows)), [_two_lines(row) for row in board.rows])
         for row, text in zip(board.rows, axes.get_yticklabels(), strict=True):
-            tag(text, _number(board, row), LEGEND)
+            tag(text, row_number(board, row), LEGEND)
         axes.set_ylim(len(board.rows) - 0.3, -0.6)
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(f"final test {score_heading(metric, ',')}")
-        _draw_bounds(axes, board, "x")
+        draw_bounds(axes, board, "x")
         draw_floor(axes, board.floor, metric, "x")
     return fig
 
 
-def _draw_bounds(axes: Axes, board: Leaderboard, along: Literal["x", "y"]) -> None:
+def draw_bounds(axes: Axes, board: Leaderboard, along: Literal["x", "y"]) -> None:
     """What others lie between, as lines across the figure."""
     draw = axes.axvline if along == "x" else axes.axhline
     for row in bounds(board):
-        colour, _ = _look(board, row)
+        colour, _ = curve_look(board, row)
         level = drawn(row.score.mean, row.metric)
         line = draw(
             level, color=colour, linewidth=1.3, linestyle=(0, (6, 2)), zorder=1.2, label=row.name
         )
-        tag(line, _number(board, row), "bound")
+        tag(line, row_number(board, row), "bound")
 
 
 def _two_lines(row: Row) -> str:
     return f"{row.name}\n({row.mark})" if row.mark else row.name
 
 
-def _draw_curve(
+def draw_curve(
     axes: Axes,
     x: Sequence[float],
     own: Curve,
@@ -174,7 +174,8 @@ def _draw_curve(
     colour: str,
     dash: str,
 ) -> None:
-    if len(x) == 1:  # a one-shot method is a point, not a curve
+    """A line with its band of intervals; of a method that was evaluated once a point."""
+    if len(x) == 1:
         error = [[own.mean[0] - own.low[0]], [own.high[0] - own.mean[0]]]
         point, _, bars = axes.errorbar(
             x, own.mean, yerr=error, fmt="D", color=colour, markersize=6, label=name
@@ -191,7 +192,7 @@ def _draw_curve(
     tag(end, number, "end")
 
 
-def _draw_legend(fig: Figure, axes: Axes, names: Sequence[str]) -> None:
+def draw_legend(fig: Figure, axes: Axes, names: Sequence[str]) -> None:
     """Names by rank, line by line; matplotlib by itself fills columns."""
     by_name = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     shown = [name for name in names if name in by_name]
@@ -212,10 +213,12 @@ def _draw_legend(fig: Figure, axes: Axes, names: Sequence[str]) -> None:
             tag(sample, numbers[name], LEGEND, "sample")
 
 
-def _number(board: Leaderboard, row: Row) -> int:
+def row_number(board: Leaderboard, row: Row) -> int:
+    """By which a page knows the row in all its figures."""
     return method_numbers(other.name for other in board.rows)[row.name]
 
 
-def _look(board: Leaderboard, row: Row) -> tuple[str, str]:
+def curve_look(board: Leaderboard, row: Row) -> tuple[str, str]:
+    """Colour and dashes of a row's curve."""
     colour, turn = look([other.name for other in board.rows], row.name)
     return colour, DASHES[turn % len(DASHES)]
