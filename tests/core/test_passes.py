@@ -47,6 +47,23 @@ def test_an_account_within_another_is_not_part_of_it(task: Task) -> None:
     assert (counts(outer), counts(inner)) == ((4, 0), (3, 0))
 
 
+def test_what_is_done_for_one_of_several_clients_is_that_ones(task: Task) -> None:
+    network = task.fresh_network()
+    with task.passes.of(4):
+        network(torch.ones(9, 4))
+    assert task.passes.apart == {}  # nobody keeps an account
+    with task.passes.account() as shared:
+        network(torch.ones(2, 4))
+        for client, rows in ((4, 3), (5, 1), (4, 2)):
+            with task.passes.of(client):
+                network(torch.ones(rows, 4)).sum().backward()
+    assert counts(shared) == (2, 0)
+    assert {client: counts(own) for client, own in task.passes.apart.items()} == {
+        4: (5, 5),
+        5: (1, 1),
+    }
+
+
 def test_models_and_examples_that_are_mapped_over_are_all_counted(task: Task) -> None:
     network, inputs = task.scratch_network(), torch.ones(7, 4)
     weights = {name: own.detach() for name, own in network.named_parameters()}

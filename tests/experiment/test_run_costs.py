@@ -59,6 +59,23 @@ def test_an_ensemble_is_delivered_whole(tmp_path: Path) -> None:
     assert result["work"]["backward"] == 4 * SIZE
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        ("deep-head", {"rounds": 2}),
+        ("exact-head", {"rounds": 2}),
+        ("fedproto-oneshot", {}),
+        ("fens", {"params": {"aggregator_rounds": 3}}),
+    ],
+)
+def test_clients_that_are_visited_together_have_passes_of_their_own(
+    algorithm: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    work = done(tmp_path, algorithm=algorithm, **settings)["work"]
+    assert work["forward"] > work["backward"] > 0  # they look at examples after training
+    assert work["most_forward"] == work["forward"] // 3  # clients are of one size here
+
+
 def test_what_clients_were_sent_on_the_way_is_not_delivered_again(tmp_path: Path) -> None:
     """Encoders travel once, and the head's look through each of them counts."""
     result = done(tmp_path, algorithm="accord", params={"local": {"epochs": 2, "batch_size": 8}})

@@ -52,7 +52,10 @@ def test_rounds_that_only_some_seeds_evaluated_are_not_drawn(
     path.write_text(path.read_text().replace('"round": 2, "accuracy"', '"round": 2, "skipped"'))
     found = curve(board_of(study).best)
     assert found.course.rounds == (1, 3)
-    assert list(found.course.exchanged) == [3000, 9000]  # traffic of the round in between still counts
+    assert list(found.course.exchanged) == [
+        3000,
+        9000,
+    ]  # traffic of the round in between still counts
 
 
 def test_figures_are_saved_by_suffix_with_equal_bytes(

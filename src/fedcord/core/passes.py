@@ -84,6 +84,13 @@ class PassCounter:
         if self._account is not None and client is not None:
             self.apart[client] = self.apart.get(client, Passes()) + Passes(forward, backward)
 
+    @contextmanager
+    def of(self, client: int | None) -> Iterator[None]:
+        """What passes until the end of the block is that client's, whoever else is visited."""
+        with self.account() as own:
+            yield
+        self.add(client, own.forward, own.backward)
+
     def watch(self, network: nn.Module) -> nn.Module:
         """The same network, whose passes are counted from now on."""
         first = next((own for own in network.modules() if _has_weights(own)), None)

@@ -134,7 +134,8 @@ class HasHeadRound(ABC):
     ) -> ClientResult:
         """Sums, which leave the memory as it is, or the inner method's work."""
         if self.is_head_round(env):
-            return ClientResult(self.client_sums(shared, data, env), dict(memory))
+            with env.task.passes.of(env.client):
+                return ClientResult(self.client_sums(shared, data, env), dict(memory))
         with only_trained(self.train, env.task.scratch_network(env.client)):
             done: ClientResult = self.inner.client_update(shared, memory, data, self.inner_env(env))
         return done

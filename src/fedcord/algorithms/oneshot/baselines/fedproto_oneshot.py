@@ -138,6 +138,7 @@ class FedProtoOneShot(SendsOnce):
 def _with_means(result: ClientResult, data: ClientData, env: Env) -> ClientResult:
     """A trained client's result with the class means of its network."""
     network = env.task.network_with(select(result.update.tensors, MODEL), env.client)
-    means, counts = class_means(network, data.train, env)
+    with env.task.passes.of(env.client):
+        means, counts = class_means(network, data.train, env)
     tensors = {**result.update.tensors, MEANS: means, COUNTS: counts}
     return replace(result, update=replace(result.update, tensors=tensors))

@@ -144,7 +144,8 @@ class FENS:
             trained = self._alone.client_update(shared, memory, self._part(data, env)[0], env)
             return self._as_it_travels(trained)
         examples = self._part(data, env)[1]
-        scores = self._scores(shared, memory, examples, env)
+        with env.task.passes.of(env.client):
+            scores = self._scores(shared, memory, examples, env)
         network = self._network(shared, env.task, scores.shape[1] // env.task.num_classes)
         # scores are vectors that need no preparation
         task = dataclasses.replace(env.task, prepare=_as_it_is, input_shape=scores.shape[1:])
