@@ -174,6 +174,17 @@ def test_planned_comparisons_are_pooled_and_corrected_for_each_other_alone(tmp_p
     assert "All parts together" not in alone
 
 
+def test_a_planned_comparison_without_its_runs_is_named(studies: Path) -> None:
+    primary = ["moon - fedavg", "moon - never-run"]
+    values = {"question": "Is it?", "primary": primary, "seeds": [0], "stopping": "then"}
+    for folder in ("low", "high"):
+        record_plan(studies / folder, WrittenPlan(StudyPlan.from_plain(values), studies / "s.toml"))
+    words = ("report", "low", "high", "--against", "fedavg", "--pooled", "all.md")
+    said = fedcord(*words, cwd=studies).stdout
+    assert "| moon - never-run | – | – | – |" in said
+    assert "correction for 1 planned comparison. Of 1 planned comparison runs are missing" in said
+
+
 def test_one_data_set_says_nothing_about_others(studies: Path) -> None:
     words = ("report", "low", "high", "--against", "fedavg", "--pooled", "all.md")
     assert "they say nothing about other data sets" in fedcord(*words, cwd=studies).stdout

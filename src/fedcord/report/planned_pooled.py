@@ -33,14 +33,14 @@ class PooledPrimary:
     Attributes:
         comparison: as it was planned.
         against: the contender that "best other" turned out to be; else the one that was named.
-        found: over the studies.
+        found: over the studies; None where runs are missing in one of them.
         p_holm: in these studies, corrected for the planned comparisons.
         beyond_p_holm: of data sets like these, corrected likewise.
     """
 
     comparison: Comparison
-    against: str
-    found: OverStudies
+    against: str | None
+    found: OverStudies | None
     p_holm: float | None
     beyond_p_holm: float | None
 
@@ -51,21 +51,17 @@ class PooledPrimary:
 
 
 def planned_over(boards: Sequence[Leaderboard]) -> tuple[PooledPrimary, ...]:
-    """The comparisons of the plan that all boards have; none where they have no common one.
-
-    One whose runs are missing in a study is left out and does not count in the correction.
-    """
+    """The comparisons of the plan that all boards have; none where they have no common one."""
     plans = [None if board.plan is None else board.plan.record.plan for board in boards]
     if plans[0] is None or any(plan != plans[0] for plan in plans):
         return ()
     studies = [{row.runs[0].label: row for row in board.rows} for board in boards]
     datasets = [board.dataset for board in boards]
-    asked = [_primary(own, studies, datasets) for own in plans[0].primary]
-    found = [own for own in asked if own is not None]
+    found = [_primary(own, studies, datasets) for own in plans[0].primary]
     adjusted = holm([p for *_, p, _ in found])
     adjusted_beyond = holm([p for *_, p in found])
-    each = zip(found, adjusted, adjusted_beyond, strict=True)
-    return tuple(PooledPrimary(*own[:3], p, beyond) for own, p, beyond in each)
+    each = zip(plans[0].primary, found, adjusted, adjusted_beyond, strict=True)
+    return tuple(PooledPrimary(own, *said[:2], p, beyond) for own, said, p, beyond in each)
 
 
 def planned_table(results: Sequence[PooledPrimary], metric_name: str, has_datasets: bool) -> str:
@@ -77,6 +73,9 @@ def planned_table(results: Sequence[PooledPrimary], metric_name: str, has_datase
         head += [gap_heading("data sets like these", metric), "95 % interval", "τ", "p (Holm)"]
     rows = []
     for own in results:
+        if own.found is None:
+            rows.append([own.words, *[NOTHING] * (len(head) - 1)])
+            continue
         these, beyond = own.found.these, own.found.beyond
         cells = [
             own.words,
@@ -103,8 +102,12 @@ def explained(results: Sequence[PooledPrimary], has_datasets: bool) -> str:
             "; then with the data sets as a sample of data sets, τ the standard deviation between "
             "them (Paule and Mandel), interval of Hartung and Knapp"
         )
-    said += f". p with Holm's correction for {counted(len(results), 'planned comparison')}."
-    if any(own.comparison.other == BEST_OTHER for own in results):
+    known = [own for own in results if own.found is not None]
+    said += f". p with Holm's correction for {counted(len(known), 'planned comparison')}."
+    if len(known) < len(results):
+        missing = counted(len(results) - len(known), "planned comparison")
+        said += f" Of {missing} runs are missing in some study."
+    if any(own.comparison.other == BEST_OTHER for own in known):
         said += (
             f" The {BEST_OTHER} is the one with the highest mean over studies; p is the largest "
             "of all others', since each must be beaten, and 1 where one is not."
@@ -114,26 +117,27 @@ def explained(results: Sequence[PooledPrimary], has_datasets: bool) -> str:
 
 def _primary(
     own: Comparison, studies: Sequence[ByName], datasets: Sequence[str]
-) -> tuple[Comparison, str, OverStudies, float | None, float | None] | None:
-    """It, against whom, what was found, p of both statements; None where runs are missing."""
+) -> tuple[str | None, OverStudies | None, float | None, float | None]:
+    """Against whom, what was found, p of both statements; None where runs are missing."""
+    unknown = None if own.other == BEST_OTHER else own.other, None, None, None
     if any(own.contender not in study for study in studies):
-        return None
+        return unknown
     names = [own.other] if own.other != BEST_OTHER else _other_methods(own.contender, studies)
     pooled: dict[str, OverStudies] = {}
     for name in names:
         pairs = [(study[own.contender], study[name]) for study in studies if name in study]
         if len(pairs) < len(studies) or not all(shared_seeds(*pair) for pair in pairs):
-            return None
+            return unknown
         pooled[name] = over_studies(pairs, datasets)
     if not pooled:
-        return None
+        return unknown
     sign = studies[0][own.contender].metric.sign
     best = max(names, key=lambda name: sign * np.mean([s[name].score.mean for s in studies]))
     if own.other != BEST_OTHER:
-        return own, best, pooled[best], pooled[best].these.t_p, pooled[best].beyond.p
+        return best, pooled[best], pooled[best].these.t_p, pooled[best].beyond.p
     these = [(sign * found.these.mean, found.these.t_p) for found in pooled.values()]
     beyond = [(sign * found.beyond.mean, found.beyond.p) for found in pooled.values()]
-    return own, best, pooled[best], p_of_beating_all(these), p_of_beating_all(beyond)
+    return best, pooled[best], p_of_beating_all(these), p_of_beating_all(beyond)
 
 
 def _other_methods(contender: str, studies: Sequence[ByName]) -> list[str]:
