@@ -156,4 +156,6 @@ def _overtaking(row: Row, level: float, results: dict[int, float]) -> Overtaking
 
 
 def _ratio(cost: float, base: float) -> str:
-    return f"{cost / base:.2g}" if base else NOTHING
+    if not base:
+        return NOTHING
+    return f"{cost / base:.2g}" if cost < 100 * base else f"{cost / base:,.0f}"

@@ -83,9 +83,9 @@ def _draw_level(axes: Axes, board: Leaderboard, table: OvertakingTable, kind: st
 
 def _draw_crossings(axes: Axes, board: Leaderboard, table: OvertakingTable, kind: str) -> None:
     rows = {row.name: row for row in board.rows}
-    for own in table.rows:
-        if own.first is None:
-            continue
+    passed = [own for own in table.rows if own.first is not None]
+    for turn, own in enumerate(passed):
+        assert own.first is not None
         line = curve(rows[own.name])
         place = line.course.rounds.index(own.first)
         x, y = getattr(line.course, kind)[place], line.mean[place]
@@ -93,9 +93,9 @@ def _draw_crossings(axes: Axes, board: Leaderboard, table: OvertakingTable, kind
         axes.annotate(
             f"round {own.first}",
             (x, y),
-            (-8, 8),
+            (-8, 8) if turn % 2 == 0 else (8, -16),  # two that are close leave room to each other
             textcoords="offset points",
-            ha="right",
+            ha="right" if turn % 2 == 0 else "left",
             fontsize=SMALL,
             color=MUTED,
         )
