@@ -58,6 +58,17 @@ def test_rounds_that_only_some_seeds_evaluated_are_not_drawn(
     ]  # traffic of the round in between still counts
 
 
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_no_two_methods_look_the_same(write_study: StudyWriter, rounds: int) -> None:
+    study = write_study({f"method-{n:02}": [0.5, 0.6] for n in range(13)}, rounds=rounds)
+    (axes,) = score_figure(board_of(study), "rounds").axes
+    handles, names = axes.get_legend_handles_labels()
+    assert len(names) == 13
+    lines = [handle[0] if isinstance(handle, tuple) else handle for handle in handles]
+    looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}
+    assert len(looks) == 13
+
+
 def test_figures_are_saved_by_suffix_with_equal_bytes(
     write_study: StudyWriter, tmp_path: Path
 ) -> None:

@@ -32,9 +32,10 @@ VARIABLES = ((INK, "ink"), (MUTED, "muted"), (LINE, "line"), ("#0072b2", "blue")
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's colours for every kind of sight, without black and yellow, which vanish on a dark
-or a white page; after six, line styles tell curves apart."""
+or a white page; after six, line styles tell curves apart, and shapes points."""
 
 DASHES = ("-", "--", ":")
+POINTS = ("D", "^", "s")
 
 HOUSE_FONT = "DejaVu Sans"
 

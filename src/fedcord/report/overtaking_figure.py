@@ -67,7 +67,7 @@ def overtaking_figure(board: Leaderboard, table: OvertakingTable) -> Figure:
             draw_bounds(axes, board, "y")
             draw_floor(axes, board.floor, board.metric, "y")
         panels[0].set_ylabel(f"test {score_heading(board.metric, ',')}")
-        draw_legend(fig, panels[0], [row.name for row in board.rows])
+        draw_legend(fig, panels[0], [row.name for row in board.rows], most_columns=5)
     return fig
 
 

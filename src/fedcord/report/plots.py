@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from fedcord.report.bounds import bounds, without
-from fedcord.report.canvas import DASHES, house_style, look
+from fedcord.report.canvas import DASHES, POINTS, house_style, look
 from fedcord.report.course import Course, course
 from fedcord.report.floor_lines import draw_floor
 from fedcord.report.leaderboard import Leaderboard
@@ -172,13 +172,13 @@ def draw_curve(
     name: str,
     number: int,
     colour: str,
-    dash: str,
+    turn: int,
 ) -> None:
     """A line with its band of intervals; of a method that was evaluated once a point."""
     if len(x) == 1:
         error = [[own.mean[0] - own.low[0]], [own.high[0] - own.mean[0]]]
         point, _, bars = axes.errorbar(
-            x, own.mean, yerr=error, fmt="D", color=colour, markersize=6, label=name
+            x, own.mean, yerr=error, fmt=POINTS[turn % len(POINTS)], color=colour, markersize=6, label=name
         )
         tag(point, number, LINE)
         for place, bar in enumerate(bars):
@@ -186,17 +186,18 @@ def draw_curve(
         return
     band = axes.fill_between(x, own.low, own.high, color=colour, alpha=0.14, linewidth=0)
     tag(band, number, "interval")
+    dash = DASHES[turn % len(DASHES)]
     (line,) = axes.plot(x, own.mean, color=colour, linestyle=dash, label=name)
     tag(line, number, LINE)
     (end,) = axes.plot(x[-1:], own.mean[-1:], "o", color=colour, markersize=5)
     tag(end, number, "end")
 
 
-def draw_legend(fig: Figure, axes: Axes, names: Sequence[str]) -> None:
+def draw_legend(fig: Figure, axes: Axes, names: Sequence[str], most_columns: int = 3) -> None:
     """Names by rank, line by line; matplotlib by itself fills columns."""
     by_name = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     shown = [name for name in names if name in by_name]
-    num_columns = min(3, len(shown))
+    num_columns = min(most_columns, len(shown))
     order = [name for column in range(num_columns) for name in shown[column::num_columns]]
     legend = fig.legend(
         [by_name[name] for name in order],
@@ -218,7 +219,6 @@ def row_number(board: Leaderboard, row: Row) -> int:
     return method_numbers(other.name for other in board.rows)[row.name]
 
 
-def curve_look(board: Leaderboard, row: Row) -> tuple[str, str]:
-    """Colour and dashes of a row's curve."""
-    colour, turn = look([other.name for other in board.rows], row.name)
-    return colour, DASHES[turn % len(DASHES)]
+def curve_look(board: Leaderboard, row: Row) -> tuple[str, int]:
+    """Colour of a row's curve, and how many others have had it before."""
+    return look([other.name for other in board.rows], row.name)
