@@ -178,7 +178,13 @@ def draw_curve(
     if len(x) == 1:
         error = [[own.mean[0] - own.low[0]], [own.high[0] - own.mean[0]]]
         point, _, bars = axes.errorbar(
-            x, own.mean, yerr=error, fmt=POINTS[turn % len(POINTS)], color=colour, markersize=6, label=name
+            x,
+            own.mean,
+            yerr=error,
+            fmt=POINTS[turn % len(POINTS)],
+            color=colour,
+            markersize=6,
+            label=name,
         )
         tag(point, number, LINE)
         for place, bar in enumerate(bars):
