@@ -24,6 +24,7 @@ from tests.cli.command import fedcord
         (["run", "fedavg", "fedprox"], "'fedprox' is not expected here. See 'fedcord run --help'."),
         (["run", "fedavgg", "--lr", "1"], "unknown flag '--lr'. See 'fedcord run --help'."),
         (["report", ".", "--lr", "1"], "unknown flag '--lr'. See 'fedcord report --help'."),
+        (["reproduce", "accord-full", "--lr", "1"], "unknown flag '--lr'. See 'fedcord reproduce"),
     ],
 )
 def test_the_answer_says_what_to_write(words: list[str], expected: str, tmp_path: Path) -> None:

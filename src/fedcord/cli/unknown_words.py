@@ -50,9 +50,10 @@ def _parameter(name: str, arguments: argparse.Namespace) -> str | None:
     from fedcord.algorithms.registry import algorithm_class
     from fedcord.core.params import parameters_like
 
+    single = getattr(arguments, "algorithm", None)  # a command that names studies has neither
+    algorithms = getattr(arguments, "algorithms", None) or ([single] if single else [])
     if not hasattr(arguments, "assignments") or not name:
         return None
-    algorithms = getattr(arguments, "algorithms", None) or [arguments.algorithm]
     keys: dict[str, str] = {}
     for algorithm in algorithms:
         with contextlib.suppress(ConfigError):  # told once this mistake is corrected
