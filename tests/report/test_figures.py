@@ -2,7 +2,7 @@ import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -64,7 +64,7 @@ def test_no_two_methods_look_the_same(write_study: StudyWriter, rounds: int) -> 
     (axes,) = score_figure(board_of(study), "rounds").axes
     handles, names = axes.get_legend_handles_labels()
     assert len(names) == 13
-    lines = [handle[0] if isinstance(handle, tuple) else handle for handle in handles]
+    lines: list[Any] = [handle[0] if isinstance(handle, tuple) else handle for handle in handles]
     looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}
     assert len(looks) == 13
 

@@ -61,6 +61,41 @@ def test_schedules() -> None:
     assert LocalSGD(lr=1.0, schedule="exponential", decay=0.5).lr_at(_env(3)) == 0.125
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_rate_that_falls_over_a_visit_is_torchs_cosine_annealing(optimizer: str) -> None:
+    local = LocalSGD(
+        epochs=3, batch_size=10, lr=0.02, optimizer=optimizer, visit_schedule="cosine", clip=0.5
+    )
+    ours, theirs = _network(), _network()
+    local.train(ours, DATA, cross_entropy, _env())
+    kind = torch.optim.SGD if optimizer == "sgd" else torch.optim.Adam
+    reference = kind(theirs.parameters(), lr=0.02)
+    falling = torch.optim.lr_scheduler.CosineAnnealingLR(reference, T_max=local.num_steps(37))
+    for batch in local.batches(len(DATA), _env().generator("batches")):
+        reference.zero_grad()
+        nn.functional.cross_entropy(theirs(DATA.inputs[batch]), DATA.labels[batch]).backward()
+        nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+        reference.step()
+        falling.step()
+    constant = _network()
+    LocalSGD(epochs=3, batch_size=10, lr=0.02, optimizer=optimizer, clip=0.5).train(
+        constant, DATA, cross_entropy, _env()
+    )
+    for mine, other, held in zip(
+        ours.parameters(), theirs.parameters(), constant.parameters(), strict=True
+    ):
+        assert torch.allclose(mine, other, atol=1e-6)
+        assert not torch.allclose(mine, held, atol=1e-4)
+
+
+def test_rates_of_a_visit_multiply_the_rounds() -> None:
+    local = LocalSGD(steps=4, lr=0.4, schedule="cosine", visit_schedule="cosine")
+    assert local.lr_at(_env(5)) == pytest.approx(0.2)
+    assert local.rates(1) == pytest.approx([1, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2])
+    assert LocalSGD(steps=3).rates(1) == [1, 1, 1]
+    assert local.rates(0) == []
+
+
 def test_a_loss_that_is_not_finite_says_what_to_change() -> None:
     with pytest.raises(NumericalError, match=r"lower local.lr \(now 1e\+20\)"):
         LocalSGD(lr=1e20, epochs=5).train(_network(), DATA, cross_entropy, _env())

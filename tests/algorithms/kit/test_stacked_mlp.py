@@ -81,8 +81,13 @@ def test_an_empty_client_keeps_the_received_weights() -> None:
 
 @pytest.mark.parametrize(
     "local",
-    [LocalSGD(optimizer="adam"), LocalSGD(clip=1.0), LocalSGD(augment="flip")],
-    ids=["adam", "clip", "augment"],
+    [
+        LocalSGD(optimizer="adam"),
+        LocalSGD(clip=1.0),
+        LocalSGD(augment="flip"),
+        LocalSGD(visit_schedule="cosine"),
+    ],
+    ids=["adam", "clip", "augment", "falling rate"],
 )
 def test_anything_not_plain_takes_the_general_path(local: LocalSGD) -> None:
     assert not can_train_stacked(federation.task(), local)

@@ -144,6 +144,25 @@ def test_an_optimiser_made_anew_forgets_the_momentum_of_weights_and_of_sigma(for
     assert (sigma.velocity_local == sigma.velocity_align == 0) is forgets
 
 
+def test_a_falling_rate_runs_over_all_of_training_however_it_is_cut() -> None:
+    falling = {"local": {"schedule": "cosine"}}
+    once = train(preset("flare", falling))
+    assert not same_bits(once, train(preset("flare")))
+    assert same_bits(once, train(preset("flare", falling, {"checkpoints": 4})))
+
+
+def test_a_falling_rate_is_half_of_it_in_the_middle() -> None:
+    def after(epochs: int, schedule: str) -> dict[str, torch.Tensor]:
+        local = {"epochs": epochs, "batch_size": 1000, "momentum": 0.0, "schedule": schedule}
+        return dict(train(preset("fafi", {"local": local})).update.tensors)
+
+    first, falling, constant = after(1, "cosine"), after(2, "cosine"), after(2, "constant")
+    for name in ("proto.weight", "model.linear_layers.0.weight"):
+        whole = constant[name] - first[name]
+        assert whole.abs().max() > 1e-3
+        torch.testing.assert_close(falling[name] - first[name], whole / 2, atol=1e-6, rtol=1e-4)
+
+
 def test_checkpoints_are_at_most_one_per_epoch() -> None:
     assert preset("fafi", {"checkpoints": 100}).traits.rounds == 4
 

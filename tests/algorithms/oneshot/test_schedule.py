@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from fedcord.algorithms.oneshot.schedule import PROGRESS, SHAPES, Plan, annealing
+from fedcord.algorithms.kit.annealing import SHAPES, annealing
+from fedcord.algorithms.oneshot.schedule import PROGRESS, Plan
 
 
 @pytest.mark.parametrize("shape", ["linear", "cosine"])

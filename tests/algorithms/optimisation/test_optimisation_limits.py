@@ -171,13 +171,15 @@ def test_scaffolds_variates_are_those_of_the_paper() -> None:
         torch.testing.assert_close(after.shared[f"control.{name}"].double(), c, atol=1e-6, rtol=0)
 
 
-def test_gradient_weight_counts_how_often_every_gradient_is_used() -> None:
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_gradient_weight_counts_how_often_every_gradient_is_used(schedule: str) -> None:
     for momentum in (0.0, 0.5, 0.9):
-        local = LocalSGD(steps=7, momentum=momentum)
+        local = LocalSGD(steps=7, momentum=momentum, visit_schedule=schedule)
         velocity, total = 0.0, 0.0
-        for _ in range(7):  # all gradients are one
+        for step in range(7):  # all gradients are one
             velocity = momentum * velocity + 1
-            total += velocity
+            falling = (1 + math.cos(math.pi * step / 7)) / 2
+            total += velocity * (falling if schedule == "cosine" else 1)
         assert gradient_weight(local, 1) == pytest.approx(total)
     assert gradient_weight(LocalSGD(), 0) == 0
 

@@ -7,15 +7,20 @@ process there imports a compiler, which takes longer than many a client's whole 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Generator, Tensor
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 
-Step = Callable[[list[Tensor]], None]
-"""Changes the parameters it was made for, given their gradients."""
+
+class Step(Protocol):
+    """Changes the parameters it was made for."""
+
+    def __call__(self, gradients: list[Tensor], rate: float = 1.0) -> None:
+        """Descend along their gradients, by `rate` of the learning rate."""
 
 
 def sgd(parameters: Sequence[Tensor], lr: float, momentum: float, weight_decay: float) -> Step:
@@ -23,7 +28,7 @@ def sgd(parameters: Sequence[Tensor], lr: float, momentum: float, weight_decay: 
     values = [p.detach() for p in parameters]
     velocity: list[Tensor] = []
 
-    def step(gradients: list[Tensor]) -> None:
+    def step(gradients: list[Tensor], rate: float = 1.0) -> None:
         if weight_decay:
             torch._foreach_add_(gradients, values, alpha=weight_decay)
         if momentum:
@@ -33,7 +38,7 @@ def sgd(parameters: Sequence[Tensor], lr: float, momentum: float, weight_decay: 
             else:
                 velocity.extend(g.clone() for g in gradients)
             gradients = velocity
-        torch._foreach_add_(values, gradients, alpha=-lr)
+        torch._foreach_add_(values, gradients, alpha=-lr * rate)
 
     return step
 
@@ -45,7 +50,7 @@ def adam(parameters: Sequence[Tensor], lr: float, weight_decay: float) -> Step:
     square = [torch.zeros_like(v) for v in values]
     count = 0
 
-    def step(gradients: list[Tensor]) -> None:
+    def step(gradients: list[Tensor], rate: float = 1.0) -> None:
         nonlocal count
         count += 1
         if weight_decay:
@@ -56,7 +61,7 @@ def adam(parameters: Sequence[Tensor], lr: float, weight_decay: float) -> Step:
         scale = torch._foreach_sqrt(square)
         torch._foreach_div_(scale, (1 - BETAS[1] ** count) ** 0.5)
         torch._foreach_add_(scale, EPSILON)
-        torch._foreach_addcdiv_(values, mean, scale, -lr / (1 - BETAS[0] ** count))
+        torch._foreach_addcdiv_(values, mean, scale, -lr * rate / (1 - BETAS[0] ** count))
 
     return step
 

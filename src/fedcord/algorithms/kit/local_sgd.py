@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
+from fedcord.algorithms.kit.annealing import annealing
 from fedcord.algorithms.kit.descent import Step, adam, clip_gradients, sgd
 from fedcord.core.contract import Env, Review
 from fedcord.core.errors import ConfigError, NumericalError
@@ -43,6 +44,12 @@ class LocalSGD:
         "constant", "learning rate over rounds", choices=("constant", "cosine", "exponential")
     )
     decay: float = param(0.998, "factor per round of the exponential schedule", above=0, at_most=1)
+    visit_schedule: str = param(
+        "constant",
+        "learning rate over the steps of a visit, times the round's: cosine falls to zero",
+        choices=("constant", "cosine"),
+        unwritten=True,
+    )
     augment: str = param(
         "none",
         "random change of training inputs",
@@ -63,10 +70,17 @@ class LocalSGD:
     def lr_at(self, env: Env) -> float:
         """The learning rate of the round `env` stands in."""
         if self.schedule == "cosine":
-            return self.lr * 0.5 * (1 + math.cos(math.pi * env.round / env.num_rounds))
+            return self.lr * annealing("cosine", env.round / env.num_rounds)
         if self.schedule == "exponential":
             return self.lr * self.decay**env.round
         return self.lr
+
+    def rates(self, num_examples: int) -> list[float]:
+        """What the round's learning rate is multiplied by in each step of a visit."""
+        steps = self.num_steps(num_examples)
+        if self.visit_schedule == "constant":
+            return [1.0] * steps
+        return [annealing("cosine", step / steps) for step in range(steps)]
 
     def num_steps(self, num_examples: int) -> int:
         """Steps of a visit to a client with so many examples (paper: τ or K)."""
@@ -109,7 +123,8 @@ class LocalSGD:
         inputs_of = self.input_source(examples, env)
         loss_sum, visited = torch.zeros((), dtype=torch.float64), 0
         network.train()
-        for batch in self.batches(len(examples), env.generator("batches")):
+        batches = self.batches(len(examples), env.generator("batches"))
+        for batch, rate in zip(batches, self.rates(len(examples)), strict=True):
             value = loss(network, inputs_of(batch), examples.labels[batch].to(env.task.device))
             gradients = list(
                 torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
@@ -118,7 +133,7 @@ class LocalSGD:
                 adjust_gradients(gradients)
             if self.clip is not None:
                 clip_gradients(gradients, self.clip)
-            step(gradients)
+            step(gradients, rate)
             loss_sum += value.detach().cpu() * len(batch)
             visited += len(batch)
         network.eval()

@@ -80,7 +80,8 @@ class ExamplePrivacy:
         step, inputs_of = local.descent(parameters, env), local.input_source(examples, env)
         size, noise = len(examples), env.generator("dp-noise")
         expected = min(local.batch_size, size)
-        for batch in poisson_batches(local, size, env.generator("batches")):
+        batches = poisson_batches(local, size, env.generator("batches"))
+        for batch, rate in zip(batches, local.rates(size), strict=True):
             labels = examples.labels[batch].to(env.task.device)
             sums = clipped_sums(network, inputs_of(batch), labels, self.clip)
             gradients = [
@@ -91,7 +92,7 @@ class ExamplePrivacy:
                 adjust_gradients(gradients)
             if local.clip is not None:
                 clip_gradients(gradients, local.clip)
-            step(gradients)
+            step(gradients, rate)
         if not all(map(is_finite, parameters)):
             raise NumericalError(
                 f"the weights are no longer finite; lower local.lr (now {local.lr:g}), "

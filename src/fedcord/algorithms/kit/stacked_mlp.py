@@ -32,6 +32,7 @@ from fedcord.core.tensors import Tensors
 def can_train_stacked(task: Task, local: LocalSGD) -> bool:
     """Whether the task's only network is an MLP and the training is SGD without extras."""
     is_plain = local.optimizer == "sgd" and local.clip is None and local.augment == "none"
+    is_plain = is_plain and local.visit_schedule == "constant"
     on_cpu = task.device.type == "cpu"
     return is_plain and on_cpu and len(task.networks) == 1 and _is_mlp(task.scratch_network())
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
+from fedcord.algorithms.kit.annealing import annealing
 from fedcord.algorithms.oneshot.released_inputs import image_problem
 from fedcord.algorithms.oneshot.views import VIEWS, chosen_view, view_problem
 from fedcord.core.contract import Review
@@ -22,6 +23,12 @@ class LocalTraining:
     epochs: int = param(50, "passes over the client's data in all (paper: R·E)", at_least=1)
     batch_size: int = param(64, "examples per step, before they are doubled by views", above=0)
     lr: float = param(0.05, "learning rate", above=0, space=(0.005, 0.5, "log"))
+    schedule: str = param(
+        "constant",
+        "learning rate over all steps; cosine falls to zero",
+        choices=("constant", "cosine"),
+        unwritten=True,
+    )
     momentum: float = param(0.9, "SGD momentum, of weights and of log σ²", at_least=0, below=1)
     clip: float = param(1.0, "largest norm of a step's gradient", above=0)
     views: str = param("auto", "random views of each example; auto: by the data", choices=VIEWS)
@@ -57,6 +64,10 @@ class LocalTraining:
             is_short = len(batch) < self.batch_size
             if not (self.drop_last and is_short and num_examples > self.batch_size):
                 yield batch
+
+    def rate(self, progress: float) -> float:
+        """The learning rate when this share of all training is done."""
+        return self.lr * annealing(self.schedule, progress)
 
     def optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.SGD:
         """One update rule for encoder and prototypes."""

@@ -111,7 +111,10 @@ class LocalWork:
         for epoch in epochs:
             at = dataclasses.replace(env, round=epoch.number)  # streams of the epoch, not the chunk
             draws = at.generator("epoch-views")
-            for batch in self.local.batches(len(examples), at.generator("epoch-batches")):
+            batches = list(self.local.batches(len(examples), at.generator("epoch-batches")))
+            for step, batch in enumerate(batches):
+                progress = (epoch.number + step / len(batches)) / self.local.epochs
+                optimizer.param_groups[0]["lr"] = self.local.rate(progress)
                 inputs, labels = rows(batch, draws)
                 if self.local.normalization == "twice":
                     inputs = normalised_again(inputs, env.task)

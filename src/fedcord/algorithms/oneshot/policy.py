@@ -32,7 +32,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.oneshot.schedule import PROGRESS, SHAPES, annealing
+from fedcord.algorithms.kit.annealing import SHAPES, annealing
+from fedcord.algorithms.oneshot.schedule import PROGRESS
 from fedcord.core.errors import ConfigError
 from fedcord.core.params import check_params, param
 

@@ -1,4 +1,4 @@
-"""Where local training stands, and factors that fall from 1 to 0 along the way.
+"""Where local training stands.
 
 Local training has T epochs in R chunks; after each chunk the server may look at what it would
 aggregate now. Sources disagree about which number between 0 and 1 is the progress of epoch e in
@@ -14,11 +14,9 @@ chunk r, so it is named:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 PROGRESS = ("global", "chunk", "round_start", "round_end")
-SHAPES = ("constant", "linear", "cosine")
 
 
 @dataclass(frozen=True)
@@ -45,15 +43,3 @@ class Plan:
             own = self.epochs_of(chunk)
             return (epoch - own.start) / len(own)
         return (chunk + (kind == "round_end")) / self.chunks
-
-
-def annealing(shape: str, progress: float, floor: float = 0.0) -> float:
-    """The factor s(p): 1 at the start, `floor` at the end.
-
-    >>> [annealing("linear", p) for p in (0.0, 0.25, 1.0)]
-    [1.0, 0.75, 0.0]
-    """
-    if shape == "constant":
-        return 1.0
-    factor = 1 - progress if shape == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
-    return min(1.0, max(floor, factor))
