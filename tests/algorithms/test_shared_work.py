@@ -13,7 +13,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedcord.algorithms.accord.accord import Accord
+from fedcord.algorithms.accord.joint_features import CHOSEN
+from fedcord.algorithms.averaging.deep_head import DeepHead
+from fedcord.algorithms.averaging.exact_head import ExactHead
+from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.kit.local_sgd import LocalSGD
+from fedcord.algorithms.kit.private_training import ExamplePrivacy
 from fedcord.algorithms.oneshot.baselines.coboosting import CoBoosting
 from fedcord.algorithms.oneshot.baselines.dense import Dense
 from fedcord.algorithms.oneshot.baselines.ensemble import Ensemble
@@ -25,7 +31,15 @@ from fedcord.algorithms.oneshot.baselines.fens import FENS
 from fedcord.algorithms.oneshot.baselines.one_exchange import SendsOnce, Uploads, fused_predictor
 from fedcord.algorithms.oneshot.baselines.otfusion import OTFusion
 from fedcord.algorithms.registry import ALGORITHMS
-from fedcord.core.contract import Algorithm, ClientResult, Env, Predictor, ServerState, SharesWork
+from fedcord.core.contract import (
+    Algorithm,
+    ClientResult,
+    Env,
+    Predictor,
+    ServerState,
+    SharesWork,
+    Work,
+)
 from fedcord.core.examples import ClientData
 from fedcord.core.params import param
 from fedcord.core.tensors import Tensors, hash_tensors
@@ -98,6 +112,46 @@ def test_other_work_has_another_address() -> None:
     ]
     found = [first_work(own, VECTOR) for own in every]
     assert len({own[0] for own in found if own is not None}) == len(every)
+
+
+def test_methods_over_fedavg_share_its_rounds_but_not_those_of_the_head() -> None:
+    inner = FedAvg(local=dataclasses.replace(SHORT, schedule="cosine"))
+    over = [ExactHead(inner=inner), DeepHead(inner=inner)]
+    alone, longer = env(rounds=3).at(1), env(rounds=4).at(1)
+    shared, data = inner.init(alone).shared, population().client(1)
+    for round_ in range(3):
+        here, there = (dataclasses.replace(e, round=round_) for e in (alone, longer))
+        work = inner.work(shared, here)
+        assert work is not None
+        bits = hash_tensors(inner.client_update(shared, {}, data, here).update.tensors)
+        for method in over:
+            assert method.work(shared, there) == work
+            update = method.client_update(shared, {}, data, there).update
+            assert hash_tensors(update.tensors) == bits
+    last = dataclasses.replace(longer, round=3)
+    assert [method.work(shared, last) for method in over] == [None, None]
+
+
+def test_rounds_of_fedavg_are_told_apart_by_number_rate_and_noise() -> None:
+    here = env(rounds=4).at(1)
+    falling = FedAvg(local=dataclasses.replace(SHORT, schedule="cosine"))
+    shared = falling.init(here).shared
+    addresses = [
+        json.dumps(cast(Work, method.work(shared, place)).settings, sort_keys=True)
+        for method in (falling, FedAvg(local=SHORT))
+        for place in (here, dataclasses.replace(here, round=1))
+    ]
+    assert addresses[0] == addresses[2]  # in the first round the rate has not fallen yet
+    assert len(set(addresses)) == 3
+    assert FedAvg(private=ExamplePrivacy(noise=1.0)).work(shared, here) is None
+
+
+def test_encoders_that_travel_in_another_form_have_another_address() -> None:
+    forms = [Accord(encoder_format=form) for form in ("float32", "float16", "int8")]
+    here = dataclasses.replace(env(rounds=3).at(1), round=1)
+    shared = {CHOSEN: torch.tensor([1])}
+    works = [cast(Work, form.work(shared, here)) for form in forms]
+    assert len({json.dumps(work.settings, sort_keys=True) for work in works}) == 3
 
 
 def test_only_the_models_of_fens_are_shared() -> None:

@@ -8,6 +8,7 @@ import pytest
 from fedcord.cli.main import main
 from fedcord.core.errors import DataError
 from fedcord.engine import node
+from fedcord.engine import reuse as reuse_of_work
 from fedcord.engine.requests import pack, unpack
 from fedcord.engine.reuse import CHECKSUM, _checksum
 from fedcord.engine.visits import do_visits
@@ -53,6 +54,34 @@ def test_a_repeated_run_visits_nobody_and_gives_the_same_bits(
     assert visits == []
     assert plain["state_hash"] == first["state_hash"] == again["state_hash"]
     assert again["bytes_up"] == plain["bytes_up"]
+
+
+def test_a_disk_that_is_nearly_full_gets_no_more(
+    tmp_path: Path, visits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reuse_of_work, "LEAVES_FREE", 2**80)
+    first = fafi(tmp_path, "first", reuse=True)
+    assert not list((tmp_path / "work").iterdir())
+    del visits[:]
+    assert fafi(tmp_path, "again", reuse=True)["state_hash"] == first["state_hash"]
+    assert visits
+
+
+def test_a_deep_head_takes_the_rounds_of_fedavg_over(tmp_path: Path, visits: list[int]) -> None:
+    def played(algorithm: str, rounds: int, name: str, work: str | None) -> Any:
+        local = {"epochs": 1}
+        params = {"local": local} if algorithm == "fedavg" else {"inner": {"local": local}}
+        values = {**SETTINGS, "algorithm": algorithm, "rounds": rounds, "params": params}
+        place = Place(tmp_path / name, reuse=None if work is None else tmp_path / work)
+        return run(load_config(values), place)
+
+    alone = played("deep-head", 4, "alone", None)
+    played("fedavg", 3, "fedavg", "work")
+    del visits[:]
+    over = played("deep-head", 4, "over", "work")
+    assert len(visits) == SETTINGS["clients"]  # for their sums
+    assert over["state_hash"] == alone["state_hash"]
+    assert over["bytes_up"] == alone["bytes_up"]
 
 
 def test_another_server_shares_the_work_and_equals_its_own_run(

@@ -7,6 +7,9 @@ algorithm names (`work`), what the client receives, holds and remembers, the tas
 of its random streams, the number of threads, and the versions of the packages at work. So a stored
 result has the very bits a visit would give. A file that is not as it was written is refused.
 
+Methods with rounds store every client's model of every round; nothing is stored any more when the
+disk is nearly full.
+
 Code under development is not part of the address: use a new folder after changing an algorithm.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +35,9 @@ from fedcord.engine.requests import SAVED, SAVED_CPU, TOOK, Reply, Request, pack
 
 CHECKSUM = hashlib.sha256().digest_size
 """Bytes at the end of a file, over its name and everything before them."""
+
+LEAVES_FREE = 4 * 2**30
+"""Bytes of the disk that are left to others: then work is done again instead of stored."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class WorkCache:
     ) -> None:
         """Store what a visit gave and what it took."""
         path = self._path(algorithm, request, visit)
-        if path is None:
+        if path is None or shutil.disk_usage(self._folder).free < LEAVES_FREE:
             return
         header = {
             **sayable(result.update),

@@ -56,8 +56,11 @@ class Encoding:
         }
 
     def work(self, env: Env) -> Work | None:
-        """What decides a client's training; None where others could not use what it sends."""
-        return self.training.work(env) if self.form == "float32" else None
+        """What decides a client's training, and how its encoder travels where that is special."""
+        work = self.training.work(env)
+        if work is None or self.form == "float32":
+            return work
+        return Work({**work.settings, "encoder_format": self.form}, work.received)
 
     def trained(self, data: ClientData, env: Env) -> Update:
         """A client's message after training alone."""

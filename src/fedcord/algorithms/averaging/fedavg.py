@@ -27,9 +27,9 @@ from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import AveragesModels
 from fedcord.algorithms.kit.private_training import ExamplePrivacy
 from fedcord.algorithms.kit.stacked_mlp import can_train_stacked
-from fedcord.core.contract import ClientResult, Combination, Env, Traits
+from fedcord.core.contract import ClientResult, Combination, Env, Traits, Work
 from fedcord.core.examples import ClientData
-from fedcord.core.params import check_params, param
+from fedcord.core.params import check_params, param, plain
 from fedcord.core.privacy import PrivacySpent
 from fedcord.core.task import Task
 from fedcord.core.tensors import Tensors
@@ -55,6 +55,7 @@ class FedAvg(AveragesModels):
             self.traits_of_averaging(),
             looks_through_network=unchanged,
             stacks=True,
+            shares_work=True,
             sums_suffice=self.combine.needs_only is not None,
             accounts_privacy=self.private.is_on,
         )
@@ -66,6 +67,14 @@ class FedAvg(AveragesModels):
     def privacy_spent(self, examples: Sequence[int], rounds: int) -> PrivacySpent:
         """What noise in local training guarantees of single examples."""
         return self.private.spent(self.local, examples, rounds)
+
+    def work(self, shared: Tensors, env: Env) -> Work | None:
+        """A round of training, for methods that do something else with the same rounds."""
+        if self.private.is_on:
+            return None
+        here = replace(self.local, lr=self.local.lr_at(env), schedule="constant", decay=1.0)
+        settings = {"procedure": "cross-entropy", "local": plain(here), "round": env.round}
+        return Work(settings, shared)
 
     def can_stack(self, task: Task) -> bool:
         """Whether the network and settings are plain enough to train clients in one go."""

@@ -27,6 +27,7 @@ from fedcord.core.contract import (
     Traits,
     Update,
     Updates,
+    Work,
 )
 from fedcord.core.errors import ConfigError, shown
 from fedcord.core.examples import ClientData
@@ -100,6 +101,7 @@ class HasHeadRound(ABC):
             looks_through_network=inner.looks_through_network and self.sees_features_only,
             personalizes=bool(inner.personalizes),
             stacks=bool(inner.stacks),
+            shares_work=bool(inner.shares_work),
             sums_suffice=bool(inner.sums_suffice),
         )
 
@@ -138,6 +140,13 @@ class HasHeadRound(ABC):
                 return ClientResult(self.client_sums(shared, data, env), dict(memory))
         with only_trained(self.train, env.task.scratch_network(env.client)):
             done: ClientResult = self.inner.client_update(shared, memory, data, self.inner_env(env))
+        return done
+
+    def work(self, shared: Tensors, env: Env) -> Work | None:
+        """The inner method's rounds are its own bits; those that train a part only are not."""
+        if self.is_head_round(env) or self.train != "all" or not self.inner.traits.shares_work:
+            return None
+        done: Work | None = self.inner.work(shared, self.inner_env(env))
         return done
 
     def can_stack(self, task: Task) -> bool:
