@@ -280,6 +280,12 @@ ALGORITHMS: Mapping[str, AlgorithmInfo] = MappingProxyType(
             "own",
             {"joint": {"layers": {"maps": "all"}}},
         ),
+        "accord-rounds": AlgorithmInfo(
+            "fedcord.algorithms.accord.rounds:AccordRounds",
+            "accord-deep with a network averaged over rounds among its encoders",
+            "own",
+            {"encoders": {"joint": {"layers": {"maps": "all"}}}},
+        ),
         "accord-student": AlgorithmInfo(
             "fedcord.algorithms.accord.student:AccordStudent",
             "accord distilled into one network by federated averaging",

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fedcord.algorithms.kit.cross_entropy_training import train_received
-from fedcord.algorithms.kit.encoder import encoder_tensors, head_prefix
+from fedcord.algorithms.kit.encoder import encoder_tensors, without_head
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import first_network
 from fedcord.algorithms.oneshot.baselines.one_exchange import training_settings
@@ -30,7 +30,7 @@ from fedcord.algorithms.oneshot.rules import client_review
 from fedcord.core.contract import Env, Review, Update, Work
 from fedcord.core.examples import ClientData
 from fedcord.core.task import Network, Task, tensors_of
-from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
+from fedcord.core.tensors import TensorSpec, prefixed, select
 
 OBJECTIVE, PLAIN, RANDOM = KINDS = ("objective", "plain", "random")
 
@@ -82,7 +82,8 @@ class EncoderTraining:
         counts = torch.bincount(data.train.labels, minlength=env.task.num_classes).float()
         if self.kind == PLAIN:
             (done,) = train_received(self.plain, _plain_start(here), [data], [here])
-            encoder = _without_head(select(done.update.tensors, MODEL), here)
+            network = here.task.scratch_network(here.client)
+            encoder = without_head(select(done.update.tensors, MODEL), network)
             metrics = done.update.metrics
         else:
             drawn = env.task.initial_network(here.generator("init"), here.client)
@@ -99,8 +100,3 @@ def _first_place(env: Env) -> Env:
 def _plain_start(env: Env) -> dict[str, Tensor]:
     """The first model of the client's architecture, the same for all who have it."""
     return prefixed(MODEL, tensors_of(first_network(env)))
-
-
-def _without_head(model: Tensors, env: Env) -> dict[str, Tensor]:
-    head = head_prefix(env.task.scratch_network(env.client))
-    return {name: tensor for name, tensor in model.items() if not name.startswith(head)}

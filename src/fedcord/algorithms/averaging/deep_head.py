@@ -42,7 +42,7 @@ from fedcord.algorithms.averaging.head_round import (
     averaging_method,
     network_review,
 )
-from fedcord.algorithms.kit.encoder import head_prefix
+from fedcord.algorithms.kit.encoder import without_head
 from fedcord.algorithms.kit.model_exchange import MODEL
 from fedcord.core.contract import Env, Predictor, Review, ServerState, Update, Updates
 from fedcord.core.errors import ConfigError, shown
@@ -112,7 +112,5 @@ class DeepHead(HasHeadRound):
 
 def as_encoder(shared: Tensors, env: Env) -> dict[str, Tensor]:
     """The model in `shared` as accord's one and only encoder."""
-    head = head_prefix(env.task.scratch_network())
-    model = select(shared, MODEL)
-    encoder = {name: tensor for name, tensor in model.items() if not name.startswith(head)}
+    encoder = without_head(select(shared, MODEL), env.task.scratch_network())
     return {CHOSEN: torch.tensor([ONLY]), **packed_encoders({ONLY: encoder})}

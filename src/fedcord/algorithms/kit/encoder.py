@@ -34,8 +34,13 @@ def encoder_parameters(network: nn.Module) -> list[nn.Parameter]:
 
 def encoder_tensors(network: nn.Module) -> dict[str, Tensor]:
     """Copies of all parameters and buffers but the head's, under their names in the network."""
+    return without_head(tensors_of(network), network)
+
+
+def without_head(model: Tensors, network: nn.Module) -> dict[str, Tensor]:
+    """A model's tensors but the head's; `network` is of its kind, with whatever weights."""
     head = head_prefix(network)
-    return {n: t for n, t in tensors_of(network).items() if not n.startswith(head)}
+    return {name: tensor for name, tensor in model.items() if not name.startswith(head)}
 
 
 def encoder_with(task: Task, tensors: Tensors, client: int | None = None) -> nn.Module:
