@@ -386,6 +386,10 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "accord-ce": Row(ENCODERS, _random),
         "accord-deep": Row({**ENCODERS, "refinements": 1, "refine": QUICK}, _random),
         "accord-flare": Row(ENCODERS, _random),
+        "accord-rounds": Row(
+            {"rounds": 2, "inner": FedAvg(QUICK), "tuning": QUICK, "encoders": TEACHER},
+            _averaged_head,
+        ),
         "accord-student": Row(
             {"teacher": TEACHER, "student": Student(rounds=2, free_rounds=1)}, _student
         ),

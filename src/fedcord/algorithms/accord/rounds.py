@@ -42,7 +42,6 @@ from fedcord.algorithms.accord.joint_features import (
     packed_encoders,
 )
 from fedcord.algorithms.accord.phases import Phase, is_asked
-from fedcord.algorithms.analytic.closed_form import WEIGHT
 from fedcord.algorithms.averaging.deep_head import DeepHead
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.averaging.head_round import averaging_method
@@ -153,9 +152,9 @@ class AccordRounds:
     def needs_only(self, env: Env) -> Combination | None:
         """As averaging, then as accord; what clients make of the network is looked at singly."""
         part, here = self._place(env)
-        if part is Part.TUNING:
-            return None
         method = self.inner if part is Part.AVERAGING else self.encoders
+        if part is Part.TUNING or not method.traits.sums_suffice:
+            return None
         needs: Combination | None = method.needs_only(here)
         return needs
 
@@ -233,12 +232,12 @@ class AccordRounds:
         kept = prefixed(ENCODER, select(after.shared, ENCODER))
         asked = {name: tensor for name, tensor in after.shared.items() if name not in kept}
         return dataclasses.replace(
-            after, shared={**asked, **after.result}, private={**after.private, **kept}
+            after, shared={**asked, **after.result}, result={**after.result, **kept}
         )
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
-        """Of the head; of the averaged network as long as there is none."""
-        if WEIGHT in shared:
+        """Of the head; of the averaged network as long as the head is not begun."""
+        if not select(shared, MODEL):
             return self.encoders.predictor(shared, {}, env)
         made: Predictor = self.inner.predictor(shared, {}, self._place(env)[1])
         return made
@@ -274,19 +273,18 @@ class AccordRounds:
         self, state: ServerState, heard: Mapping[ClientId, Update], env: Env
     ) -> ServerState:
         """All encoders, for everybody."""
-        averaged = without_head(select(state.result, MODEL), env.task.scratch_network())
+        model = prefixed(MODEL, select(state.result, MODEL))
+        averaged = without_head(select(model, MODEL), env.task.scratch_network())
         made = {AVERAGED: shrink(averaged, self.encoders.encoder_format)}
         for client, update in heard.items():
             if update.tensors:
                 made[TRAINED_ON - client] = select(update.tensors, MODEL)
-        alone = prefixed(
-            ENCODER, {**select(state.private, ENCODER), **select(state.shared, ENCODER)}
-        )
+        alone = prefixed(ENCODER, select(state.model, ENCODER))
         places = torch.tensor(sorted([*made, *chosen_clients(state.shared)]))
-        rest = {n: t for n, t in state.shared.items() if n not in alone and n not in state.result}
-        private = {n: t for n, t in state.private.items() if n not in alone}
+        rest = {n: t for n, t in state.shared.items() if n not in alone and n not in model}
         return dataclasses.replace(
             state,
             shared={**rest, CHOSEN: places, **packed_encoders(made), **alone},
-            private={**private, ENCODERS_USED: torch.tensor(float(len(places)))},
+            private={**state.private, ENCODERS_USED: torch.tensor(float(len(places)))},
+            result=model,
         )
