@@ -94,7 +94,7 @@ SETTINGS = (
         Setting(f"accord-encoders {n}", "accord-encoders", range(3), part=f"clients-{n}")
         for n in (5, 20, 100)
     ),
-    Setting("accord-mixed", "accord-mixed", range(5)),
+    Setting("accord-mixed", "accord-mixed", range(5), part="digits"),
     Setting("accord-ablation", "accord-ablation", range(3)),
     Setting("accord-public", "accord-public", range(3)),
     Setting("accord-public more", "accord-public", range(3, 7)),
