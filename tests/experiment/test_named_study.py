@@ -20,7 +20,14 @@ ASKED_FOR = {
     *("accord-ablation", "accord-cifar10", "accord-encoders"),
     *("accord-main", "accord-main-compute", "accord-main-tuned", "accord-mixed", "accord-public"),
     *("accord-full", "accord-participation", "accord-private", "accord-controls", "accord-views"),
-    *("accord-frontier", "accord-ham10000", "accord-text", "accord-resnet", "accord-rounds"),
+    *(
+        "accord-frontier",
+        "accord-ham10000",
+        "accord-ham10000-tuned",
+        "accord-text",
+        "accord-resnet",
+        "accord-rounds",
+    ),
 }
 NEEDS_NO_DOWNLOAD = ("digits", "synthetic")
 
