@@ -177,6 +177,10 @@ def test_the_certificate_of_invariance(tmp_path: Path) -> None:
     refused = fedcord("check-invariance", "fedavg", cwd=tmp_path)
     assert refused.returncode == 2
     assert "is not invariant" in refused.stderr
+    words = ("--clients", "3", "--model", "mlp:4", "--set", "local.epochs=1")
+    refused = fedcord("check-invariance", "ensemble", *words, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: the model has another form with 2 clients than with 3")
 
 
 def test_clients_are_called_by_their_names(tmp_path: Path) -> None:

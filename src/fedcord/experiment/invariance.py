@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from fedcord.core.contract import Algorithm, Env, Personalizes, ServerState
-from fedcord.core.errors import DataError
+from fedcord.core.errors import ConfigError, DataError
 from fedcord.core.examples import ClientData, Examples
-from fedcord.core.tensors import prefixed
+from fedcord.core.tensors import Tensors, prefixed
 from fedcord.experiment.played import model_gap, play
 
 
@@ -93,8 +93,18 @@ def check_invariance(
         on_dealing(1 + len(dealings), 1 + len(ways))
         others = [_holding(pooled, part, first) for part in parts]
         found = _trained(algorithm, start, [first, *others], env)
+        if _shapes(found) != _shapes(wanted):
+            raise ConfigError(
+                f"the model has another form with {1 + len(others)} clients than with "
+                f"{len(clients)}, so it cannot be the same; this measures methods whose model has "
+                "no parts of single clients, such as afl, fedhip and accord."
+            )
         dealings.append(Dealing(name, 1 + len(others), model_gap(found, wanted)))
     return Invariance(tuple(dealings), given)
+
+
+def _shapes(model: Tensors) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in model.items()}
 
 
 def _dealings(labels: Tensor, count: int, env: Env) -> Iterator[tuple[str, list[Tensor]]]:

@@ -18,6 +18,7 @@ from fedcord.core.contract import Env
 from fedcord.core.errors import ConfigError
 from fedcord.core.params import build
 from fedcord.core.tensors import Tensors, hash_tensors, num_bytes, select
+from fedcord.experiment.invariance import check_invariance
 from fedcord.ops.number_format import grow
 from tests.algorithms.accord.encoders import SHORT, method
 from tests.algorithms.accord.test_accord_student import SIZES, trained
@@ -101,6 +102,14 @@ def test_the_head_is_the_ridge_regression_of_everybodys_samples_on_all_blocks() 
     model = Ridge(alpha=0.3, fit_intercept=False).fit(rows, np.eye(here.num_classes)[labels])
     scores = algorithm.predictor(end.model, {}, Env(here, 0)).scores(inputs)
     assert np.allclose(scores.numpy(), model.predict(rows), atol=1e-5)
+
+
+def test_given_the_encoders_the_head_does_not_depend_on_who_holds_what() -> None:
+    algorithm, people = rounds({"ridge": 0.3}), population(VECTOR, SIZES)
+    clients = [people.client(k) for k in range(len(SIZES))]
+    found = check_invariance(algorithm, clients, Env(task(), 0))
+    assert found.given == "the encoders"
+    assert found.difference < 1e-9
 
 
 def test_until_there_is_a_head_the_averaged_network_answers() -> None:

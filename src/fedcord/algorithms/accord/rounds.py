@@ -126,9 +126,14 @@ class AccordRounds:
     @property
     def traits(self) -> Traits:
         """Rounds of averaging, then accord's, and one more for what clients make of the network."""
+        accord, more = self.encoders.traits, self.rounds + self.tuned
+        assert accord.rounds is not None
+        assert accord.settles_first is not None
+        before, what = accord.settles_first
         return Traits(
-            rounds=self.rounds + len(self.encoders.phases) + self.tuned,
+            rounds=accord.rounds + more,
             mixes_networks=True,  # not all send encoders; that networks differ is refused
+            settles_first=(before + more, what),
             shares_work=True,
             observes=True,
             sums_suffice=True,
