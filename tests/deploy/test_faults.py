@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -227,9 +228,19 @@ def test_a_superlink_that_is_restarted_goes_on_from_the_checkpoint(
     running = Background(lambda: nodes.run(config, _place(out), Progress()))
     wait_until(lambda: lines_of(out) >= 1, "a first round")
     assert nodes.network.link is not None
+    (server,) = pids_of("flwr-serverapp", nodes.network.address)
+    os.kill(server, signal.SIGSTOP)  # as slow to end as an app on a busy machine
     kill(nodes.network.link.pid)
     running.wait()
     assert isinstance(running.error, ProtocolError)
     assert "the SuperLink has ended" in str(running.error)
-    done = nodes.run(config, _place(out, resume=True), Progress())  # starts another one
+    waits: list[str] = []
+
+    def waiting(text: str) -> None:
+        waits.append(text)
+        os.kill(server, signal.SIGCONT)
+
+    again = _place(out, resume=True)
+    done = nodes.run(config, again, Progress(note=waiting))  # starts another one
+    assert waits == [f"waiting for whoever still writes to '{out}'"]
     assert done["state_hash"] == run(config, Place(tmp_path / "sequential"))["state_hash"]

@@ -19,7 +19,14 @@ ASKED_FOR = {
     *("fedacnnl-time", "fedacnnl-accuracy", "afl-partitions"),
     *("accord-ablation", "accord-cifar10", "accord-encoders"),
     *("accord-main", "accord-main-compute", "accord-main-tuned", "accord-mixed", "accord-public"),
-    *("accord-full", "accord-participation", "accord-private", "accord-controls", "accord-views"),
+    *(
+        "accord-full",
+        "accord-full-more",
+        "accord-participation",
+        "accord-private",
+        "accord-controls",
+        "accord-views",
+    ),
     *(
         "accord-frontier",
         "accord-ham10000",

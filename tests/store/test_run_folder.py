@@ -1,4 +1,5 @@
 import math
+import threading
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,29 @@ def test_two_runs_refuse_each_other(folder: RunFolder) -> None:
         pass
     with folder.lock():
         pass  # free again
+
+
+def test_a_folder_is_waited_for_until_it_is_free(folder: RunFolder) -> None:
+    told: list[str] = []
+    folder.wait_until_free(0.0, told.append)
+    assert not told
+    held, ended = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with RunFolder(folder.path).lock():
+            held.set()
+            ended.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    with pytest.raises(CheckpointError, match="another run is writing"):
+        folder.wait_until_free(0.0, told.append)
+    assert told == [f"waiting for whoever still writes to '{folder.path}'"]
+    folder.wait_until_free(60.0, lambda text: ended.set())
+    holder.join()
+    with folder.lock():
+        pass  # not kept by waiting
 
 
 def test_a_torn_last_line_is_dropped_a_torn_middle_is_an_error(folder: RunFolder) -> None:

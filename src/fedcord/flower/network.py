@@ -1,7 +1,8 @@
 """A SuperLink and SuperNodes as processes on this machine, for as long as somebody needs them.
 
-Everything they write lies in one folder. Nothing of theirs outlives us, however we end: each is
-held by a process that ends it when its pipe from here does.
+Everything they write lies in one folder. Nothing of theirs outlives us for long, however we end:
+each is held by a process that ends it when its pipe from here does. What a SuperLink has started in
+a session of its own, the server app, ends itself some seconds after it.
 """
 
 from __future__ import annotations

@@ -40,6 +40,8 @@ LOOK_SECONDS = 0.25
 """Between two looks at how far a run is."""
 LAST_WORD_SECONDS = 10.0
 """How long a result may come after the end of the app's log."""
+LAST_WRITE_SECONDS = 60.0
+"""How long an app may hold its folder when its SuperLink was killed, on a busy machine."""
 MAX_NODES = 1024
 
 
@@ -87,6 +89,8 @@ class Rehearsal:
         check_folder(folder, config, resume=place.resume, retry_failed=place.retry_failed)
         if folder.is_finished:
             return folder.read_json(RESULT)
+        if folder.is_started:  # Flower's server apps outlive their SuperLink by some seconds
+            folder.wait_until_free(LAST_WRITE_SECONDS, watch.note)
         experiment = build_experiment(  # whatever does not fit is told before anything starts
             config, None, place.data_dirs, place.allow_download, watch.feature, watch.download
         )

@@ -17,7 +17,8 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ from fedcord.store.plain_json import json_text
 SCHEMA = 1
 """Version of the folder's layout; readers refuse newer ones."""
 CHECKPOINTS, LOCK, PERSONAL = "checkpoints", ".lock", "personal.safetensors"
+LOOK_SECONDS = 0.25
+"""Between two looks at whether a folder is free."""
 OWN_NAMES = {*FINISHED_FILES, CHECKSUMS, FORGETTING, CHECKPOINTS, FAILURE, LOCK, PERSONAL}
 UNREADABLE = (ValueError, RecursionError)
 """What parsers raise; the second where brackets are nested thousands deep."""
@@ -124,6 +127,21 @@ class RunFolder:
         """Hold the folder alone; the lock ends with the process, however it ends."""
         with lock(self.path / LOCK):
             yield
+
+    def wait_until_free(self, seconds: float, waiting: Callable[[str], None]) -> None:
+        """Give whoever holds the folder some time to end, and tell of it."""
+        ends = None
+        while True:
+            try:
+                with self.lock():
+                    return
+            except CheckpointError:
+                if ends is None:
+                    waiting(f"waiting for whoever still writes to '{self.path}'")
+                    ends = time.monotonic() + seconds
+                if time.monotonic() > ends:
+                    raise
+                time.sleep(LOOK_SECONDS)
 
     def write_start(
         self,
