@@ -150,8 +150,8 @@ def page(
         "The question, the primary comparisons and the seeds stand at the top of that file, in the "
         f"commit before the first run. Made at {' and '.join(commits)} with torch "
         f"{origins[0]['packages']['torch']}; runs began from {begun[0]} to {begun[-1]}. Every "
-        "figure is in [audits.csv](accord-leakage/audits.csv), data, partition and final state of "
-        "every run in [hashes.json](accord-leakage/hashes.json). Setting: "
+        "AUC and every share found is in [audits.csv](accord-leakage/audits.csv) (accuracies and "
+        "limits are not), data, partition and final state of every run in [hashes.json](accord-leakage/hashes.json). Setting: "
         + ", ".join(f"{key} {value}" for key, value in setting.items())
         + f". Seeds {', '.join(map(str, seeds))}; mean over seeds of the mean over clients, 95 % "
         "Student-t interval over seeds (on the logit scale, which stays within 0 and 1). "

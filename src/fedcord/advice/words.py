@@ -15,8 +15,8 @@ from fedcord.report.numbers import byte_size, counted, fixed, listed
 
 MOST_RIVALS, MOST_ROWS, MOST_SETTINGS = 4, 3, 3
 LIMITS = (
-    "All studies are of images, with small networks and a few thousand examples on a CPU; "
-    "larger networks, more data and more rounds were not measured."
+    "All settings here are of images, with small networks and a few thousand examples on a CPU; "
+    "larger networks, more data and more rounds are not in this table."
 )
 
 
