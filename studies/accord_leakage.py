@@ -151,7 +151,8 @@ def page(
         f"commit before the first run. Made at {' and '.join(commits)} with torch "
         f"{origins[0]['packages']['torch']}; runs began from {begun[0]} to {begun[-1]}. Every "
         "AUC and every share found is in [audits.csv](accord-leakage/audits.csv) (accuracies and "
-        "limits are not), data, partition and final state of every run in [hashes.json](accord-leakage/hashes.json). Setting: "
+        "limits are not), data, partition and final state of every run in "
+        "[hashes.json](accord-leakage/hashes.json). Setting: "
         + ", ".join(f"{key} {value}" for key, value in setting.items())
         + f". Seeds {', '.join(map(str, seeds))}; mean over seeds of the mean over clients, 95 % "
         "Student-t interval over seeds (on the logit scale, which stays within 0 and 1). "

@@ -98,6 +98,8 @@ SETTINGS = (
     Setting("accord-ablation", "accord-ablation", range(3)),
     Setting("accord-public", "accord-public", range(20, 25)),
     Setting("accord-controls", "accord-controls", range(20, 25), part="skewed"),
+    Setting("accord-frontier", "accord-frontier", range(20, 25)),
+    Setting("accord-resnet", "accord-resnet", range(90, 95)),
     Setting("analytic-mnist", "analytic-mnist", range(3)),
     Setting("analytic-cifar10", "analytic-cifar10", range(3)),
     Setting("analytic-personalisation 0.1", "analytic-personalisation-a01", range(3)),
@@ -262,6 +264,22 @@ TABLES = (
             "plain-deep",
             "fedavg-wide",
         ),
+    ),
+    Table(
+        "accord-frontier-small.md",
+        "## all",
+        scores=(Score("accord-frontier", ACCURACY),),
+        versus=(Versus(("accord-frontier",), "to the best", "both-poolings", p_column=HOLM),),
+        bytes_column="traffic",
+        skip=("accord", "deep", "fedavg"),  # the very runs of accord-controls
+    ),
+    Table(
+        "accord-resnet-small.md",
+        "## all",
+        scores=(Score("accord-resnet", ACCURACY),),
+        versus=(Versus(("accord-resnet",), "to the best", "accord-deep", p_column=HOLM),),
+        bytes_column="traffic",
+        skip=("random-deep", "plain", "plain-deep"),  # controls
     ),
     *(
         Table(
