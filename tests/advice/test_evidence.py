@@ -63,7 +63,7 @@ def test_rows_of_versions_before_are_left_out() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["accord-mixed", "flare-scale-free 0.1"])
+@pytest.mark.parametrize("name", ["accord-mixed digits", "flare-scale-free 0.1"])
 def test_partitions_are_measured_from_the_data_itself(name: str) -> None:
     (setting,) = (setting for setting in SETTINGS if setting.name == name)
     kept = json.loads(make_evidence.MEASURED.read_text(encoding="utf-8"))[name]

@@ -195,6 +195,6 @@ def test_what_the_studies_themselves_conclude() -> None:
     advice = advise(domains, Wishes(), evidence)
     assert (advice.form and advice.form.words, advice.sureness) == ("fedavg", "not shown")
     mixed = replace(HERE, clients=6, examples=1438, label_skew=0.73)
-    assert best(evidence, mixed, mixed_networks=True) == "accord"
+    assert best(evidence, mixed, mixed_networks=True) == "accord-deep"
     many = replace(HERE, clients=100, examples=5000, label_skew=0.73, size_gini=0.45)
     assert best(evidence, many, max_bytes=130_000_000) == ("accord (selection.max_encoders=1)")
