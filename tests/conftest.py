@@ -4,6 +4,10 @@ import signal
 
 import pytest
 import torch
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is slow, not wrong
+settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:

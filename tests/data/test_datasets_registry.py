@@ -129,7 +129,7 @@ def test_listing_imports_no_heavy_package() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=80))
 def test_fixed_test_part_is_a_stratified_fifth(strata: list[int]) -> None:
     values = np.array(strata, np.int64)

@@ -24,7 +24,7 @@ TABLES = arrays(
 ).filter(lambda table: bool(table.sum() > 0))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(counts=TABLES)
 def test_agrees_with_scipy(counts: NDArray[np.int64]) -> None:
     report = measure_heterogeneity(counts)
@@ -113,7 +113,7 @@ def test_one_class_in_all_is_not_a_warning() -> None:
 
 
 @given(counts=TABLES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_json_is_plain_and_complete(counts: NDArray[np.int64]) -> None:
     stored = json.loads(json.dumps(measure_heterogeneity(counts).to_json(), allow_nan=False))
     assert [client["size"] for client in stored["clients"]] == counts.sum(axis=1).tolist()

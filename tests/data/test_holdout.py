@@ -12,7 +12,7 @@ from fedcord.data.holdout import split_client
 from fedcord.data.share import floor_share
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     size=st.integers(0, 200),
     validation=st.floats(0, 0.999999),

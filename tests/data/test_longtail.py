@@ -39,7 +39,7 @@ def test_ratio_one_and_one_class_keep_everything() -> None:
     assert longtail_pool(single, num_classes=1, ratio=50, seed=0).tolist() == list(range(7))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     labels=st.lists(st.integers(0, 4), min_size=1, max_size=80),
     ratio=st.floats(1, 1000),

@@ -75,7 +75,7 @@ def _try(spec: str, problem: tuple[NDArray[np.int64], int, int, int]) -> Partiti
 
 
 @pytest.mark.parametrize("spec", COVERING)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(problem=problems())
 def test_covers_every_example_exactly_once(
     spec: str, problem: tuple[NDArray[np.int64], int, int, int]
@@ -98,7 +98,7 @@ def test_covers_every_example_exactly_once(
 
 
 @pytest.mark.parametrize("spec", ALL)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(problem=problems())
 def test_form_purity_and_repeatability(
     spec: str, problem: tuple[NDArray[np.int64], int, int, int]
@@ -146,7 +146,7 @@ def test_seeds_beyond_the_legacy_generator_are_allowed() -> None:
 
 
 @pytest.mark.parametrize("spec", ["iid", "nid1:0.5"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(problem=problems())
 def test_equal_sizes(spec: str, problem: tuple[NDArray[np.int64], int, int, int]) -> None:
     labels, _, num_clients, _ = problem

@@ -227,7 +227,7 @@ cell = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.integers(1, 4).flatmap(
         lambda width: st.lists(

@@ -26,7 +26,6 @@ KEYS = (
 )
 
 fuzzed = settings(
-    deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -117,7 +117,6 @@ def code_of(words: list[str]) -> tuple[int, str]:
 
 @settings(
     max_examples=examples(60),
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(words=command_line())
@@ -131,7 +130,6 @@ def test_any_flags_end_in_a_result_or_a_message(nothing_is_trained: Path, words:
 
 @settings(
     max_examples=examples(40),
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(name=st.sampled_from(COUNTED), value=beyond_counters)

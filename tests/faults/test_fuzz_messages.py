@@ -87,7 +87,7 @@ def reply_header(said: bytes) -> bytes:
     return b'{"stacked": false, "replies": [' + about + said + b"}]}"
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(MESSAGES), st.data())
 def test_damaged_messages(whole: bytes, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(whole)))
@@ -96,13 +96,13 @@ def test_damaged_messages(whole: bytes, data: st.DataObject) -> None:
     read_all(whole[:place] + put + whole[place + length :])
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.dictionaries(st.sampled_from(KEYS), plain))
 def test_headers_of_any_content(header: dict[str, Any]) -> None:
     read_all(framed(json.dumps(header).encode()))
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.dictionaries(st.text(max_size=4), plain, max_size=3))
 def test_tensor_tables_of_any_content(table: dict[str, Any]) -> None:
     text = json.dumps(table).encode()
@@ -110,7 +110,7 @@ def test_tensor_tables_of_any_content(table: dict[str, Any]) -> None:
     read_all(framed(reply_header(b'{"weight": 1, "metrics": {}}'), tensors))
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(
     dtype=st.sampled_from(["F32", "I64", "F99", "BOOL", "U8", "F8_E4M3"]),
     shape=st.lists(st.sampled_from([0, 1, 2, 2**31, 2**63, 2**64, -1]), max_size=3),

@@ -78,7 +78,6 @@ def loads_or_refuses(content: bytes, folder: Path) -> None:
 
 @settings(
     max_examples=examples(60),
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(values=study())
@@ -91,7 +90,6 @@ TEXT = tomli_w.dumps(WHOLE).encode()
 
 @settings(
     max_examples=examples(60),
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(place=st.integers(0, len(TEXT)), length=st.integers(0, 5), put=st.binary(max_size=4))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcord.algorithms.accord.selection import (
@@ -86,7 +86,6 @@ def hsic(first: Any, second: Any) -> Any:
     return np.trace(left @ centre @ right @ centre) / (count - 1) ** 2
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 10**6), widths=st.tuples(st.integers(1, 6), st.integers(1, 6)))
 def test_cka_is_normalised_hsic(seed: int, widths: Any) -> None:
     generator = np.random.default_rng(seed)

@@ -44,7 +44,7 @@ def dealt(owners: list[int], num_clients: Any) -> Any:
     return [client(SAMPLES, (places == k).nonzero().flatten()) for k in range(num_clients)]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     owners=st.lists(st.integers(0, 4), min_size=len(SAMPLES), max_size=len(SAMPLES)),
     chosen=st.sets(st.integers(0, 4), min_size=1),

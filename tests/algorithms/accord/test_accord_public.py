@@ -67,7 +67,7 @@ def by_hand(env: Env, inputs: Tensor, chosen: list[int], public: Any) -> Any:
     return np.concatenate([joined, np.ones((len(inputs), 1))], axis=1)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(
     owners=st.lists(st.integers(0, 4), min_size=len(SAMPLES), max_size=len(SAMPLES)),
     chosen=st.sets(st.integers(0, 4), min_size=1),

@@ -71,7 +71,7 @@ def test_t1_any_partition_gives_the_central_ridge_solution(kind: str, clients: i
     assert gap(weight(state), central(0.7)) < 1e-8
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 9), min_size=100, max_size=100))
 def test_t1_any_dealing_gives_the_central_ridge_solution(owner: list[int]) -> None:
     owners = torch.tensor(owner)

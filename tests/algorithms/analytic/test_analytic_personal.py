@@ -74,7 +74,7 @@ def test_t9_with_all_the_weight_a_client_has_its_own_ridge_model() -> None:
     assert gap(personal(method, two(method)), wanted) < 1e-6
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 6), min_size=70, max_size=70))
 def test_t10_dealing_the_others_anew_does_not_change_a_personal_model(owner: list[int]) -> None:
     owners = torch.tensor(owner)

@@ -8,7 +8,7 @@ import operator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcord.core.errors import DataError
@@ -51,7 +51,6 @@ def test_one_client_with_all_rows_has_the_textbook_sums() -> None:
     assert sums.classes == {"no": int((labels == 0).sum()), "yes": int((labels == 1).sum())}
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 60), max_size=6))
 def test_clients_of_any_size_add_up_to_everybody(cuts: list[int]) -> None:
     values, labels = some_rows(60)
