@@ -20,7 +20,7 @@ from typing import Any
 from fedcord.algorithms.registry import ALGORITHMS, algorithm_class, is_algorithm
 from fedcord.cli.list_command import FAMILIES
 from fedcord.cli.main import COMMANDS
-from fedcord.core.params import build, describe, value_of
+from fedcord.core.params import build, describe, naming_of, value_of
 from fedcord.data.partition import PARTITIONS
 from fedcord.data.registry import DATASETS, USER_FORMATS, DatasetInfo
 from fedcord.experiment.config import DEFAULT_ROUNDS, RunConfig
@@ -145,10 +145,11 @@ def _own_parameters(chosen: Any, shared: dict[str, type[Any]]) -> list[str]:
     lines = []
     for field in dataclasses.fields(chosen):
         part = getattr(chosen, field.name)
-        if is_algorithm(part) and hasattr(chosen, "of"):
+        if is_algorithm(part) and (named_by := naming_of(field)):
+            word = getattr(chosen, named_by[0])
             lines.append(
-                f"- `{field.name}.…`: the parameters of the method that `of` names, such as "
-                f"[{chosen.of}](#{chosen.of})"
+                f"- `{field.name}.…`: the parameters of the method that `{named_by[0]}` names, "
+                f"such as [{word}](#{word})"
             )
         elif is_algorithm(part):
             name = next(name for name in ALGORITHMS if algorithm_class(name) is type(part))

@@ -258,7 +258,7 @@ def plain(instance: Any, default: Any = None) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for field in dataclasses.fields(instance):
         value = getattr(instance, field.name)
-        is_own = default is None or _naming(field) is not None
+        is_own = default is None or naming_of(field) is not None
         usual = _usual_of(field, instance) if is_own else getattr(default, field.name)
         if value is None:
             if usual is not None:
@@ -280,7 +280,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     return None
 
 
-def _naming(field: dataclasses.Field[Any]) -> tuple[str, Callable[[str], Any]] | None:
+def naming_of(field: dataclasses.Field[Any]) -> tuple[str, Callable[[str], Any]] | None:
     """The field that names this part's class, and what makes the part of its word."""
     bounds = field.metadata.get("bounds")
     return bounds.named_by if isinstance(bounds, Bounds) else None
@@ -288,7 +288,7 @@ def _naming(field: dataclasses.Field[Any]) -> tuple[str, Callable[[str], Any]] |
 
 def _usual_of(field: dataclasses.Field[Any], instance: Any) -> Any:
     """What stands in a field by default, next to the values that `instance` has."""
-    naming = _naming(field)
+    naming = naming_of(field)
     if naming is None:
         return _default(field)
     by, make = naming
@@ -306,7 +306,7 @@ def _build(
     chosen: dict[str, Any] = dict(usual)
     unknown: set[str] = set()  # parts whose class is not known
     for name, field in fields.items():
-        naming = _naming(field)
+        naming = naming_of(field)
         if naming is not None and (naming[0] in values or name not in chosen):
             by, make = naming
             found: list[str] = []
@@ -330,7 +330,7 @@ def _build(
             problems += more
             chosen[name] = nested
             continue
-        hint = hints[name] if _naming(fields[name]) is None else type(chosen[name])
+        hint = hints[name] if naming_of(fields[name]) is None else type(chosen[name])
         chosen[name], why = _checked(fields[name], value, hint)
         if why is not None:
             problems.append(f"{label} = {shown(value)}: {why}.")
