@@ -19,7 +19,14 @@ ASKED_FOR = {
     *("fedacnnl-time", "fedacnnl-accuracy", "afl-partitions"),
     *("accord-ablation", "accord-cifar10", "accord-encoders"),
     *("accord-main", "accord-main-compute", "accord-main-tuned", "accord-mixed", "accord-public"),
-    *("accord-full", "accord-full-more", "accord-rounds", "accord-resnet", "accord-frontier"),
+    *(
+        "accord-full",
+        "accord-full-more",
+        "accord-full-rounds",
+        "accord-rounds",
+        "accord-resnet",
+        "accord-frontier",
+    ),
     *("accord-participation", "accord-private", "accord-controls", "accord-views", "accord-text"),
     *("accord-ham10000", "accord-ham10000-tuned", "accord-fens-tuned"),
 }
