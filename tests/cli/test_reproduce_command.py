@@ -45,6 +45,11 @@ def test_a_smoke_run_ends_with_ours_beside_the_published_figures(
     hashes = json.loads((beside / "hashes.json").read_text())["cifar10-a0.1"]["afl"]
     assert set(hashes) == {"0", "1"}
     assert all(len(hashes["0"][what]) == 64 for what in ("data", "partition", "state"))
+    with (kept / "afl-partitions-smoke.md").open("a", encoding="utf-8") as written:
+        written.write("\n## What it says\n\nOur own words.\n")
+    result_of(*STUDY, "--page", "pages", "--resume", cwd=tmp_path)
+    again = (kept / "afl-partitions-smoke.md").read_text(encoding="utf-8")
+    assert again == f"{page}\n## What it says\n\nOur own words.\n"
     part = tmp_path / "out" / "cifar10-a0.1"
     assert {"leaderboard.csv", "report.html", "afl"} <= {path.name for path in part.iterdir()}
 

@@ -21,6 +21,7 @@ JUDGED = {
     f"take {TOLERANCE:g} point; differences are judged by their sign.",
 }
 
+BESIDE = "Beside the published figures"
 TOGETHER = "All parts together"
 
 
@@ -50,7 +51,7 @@ def reproduction_page(
     if about["note"]:
         lines += ["", f"**Note:** {about['note']}"]
     if rows:
-        lines += ["", "## Beside the published figures", "", published_markdown(rows)]
+        lines += ["", f"## {BESIDE}", "", published_markdown(rows)]
         lines += ["", JUDGED[about["judges"]]]
     else:
         lines += ["", "No published figures are known to us, or the item has none."]
