@@ -13,7 +13,7 @@ from typing import Any
 
 from fedcord.cli.main import main
 
-FEDCORD = [sys.executable, "-m", "fedcord.cli.main"]
+FEDCORD = [sys.executable, "-m", "fedcord"]
 
 
 @dataclass(frozen=True)

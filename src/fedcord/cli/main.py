@@ -154,7 +154,3 @@ def _fail(error: FedcordError, code: int) -> int:
     else:
         sys.stderr.write(f"error: {error}\n")
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())
