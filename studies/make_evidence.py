@@ -39,7 +39,7 @@ from fedcord.experiment.named_study import names as named_studies
 STUDIES = Path(__file__).parent
 RESULTS, MEASURED = STUDIES / "results", STUDIES / "heterogeneity.json"
 EVIDENCE = STUDIES.parent / "src/fedcord/advice/evidence.json"
-TRAINING = ("local", "checkpoints", "epochs")
+TRAINING = ("local", "plain", "checkpoints", "epochs")
 """Parameters that say how long and by which steps, not which form of a method was meant."""
 UNITS = {"kB": 10**3, "MB": 10**6, "GB": 10**9}
 FROZEN = "frozen:"
@@ -108,7 +108,8 @@ def evidence() -> tuple[list[Any], list[Any], list[Any]]:
                 own = rows.setdefault(
                     (score.setting, label), _method(by_name[score.setting], label, source)
                 )
-                own.setdefault(score.on, row.interval(score.column))
+                if label not in score.skip:
+                    own.setdefault(score.on, row.interval(score.column))
                 if table.bytes_column is not None:
                     own["bytes"] = row.bytes(table.bytes_column)
             comparisons += _comparisons(table, label, row, source)
@@ -119,7 +120,7 @@ def _comparisons(table: Table, label: str, row: _Row, source: str) -> list[dict[
     found = []
     for versus in table.versus:
         cell = row.cell(versus.column)
-        if label == versus.reference or cell in ("", "baseline"):
+        if label in (versus.reference, *versus.skip) or cell in ("", "baseline"):
             continue
         middle, low, high = row.interval(versus.column)
         if low is None or high is None:
@@ -183,13 +184,17 @@ def _method(setting: Setting, label: str, source: str) -> dict[str, Any]:
 
 
 def _named_form(config: RunConfig) -> tuple[str, dict[str, Any]]:
-    """The algorithm and what makes the form; one that has a name of its own goes by that."""
+    """The algorithm and what makes the form, by the name that leaves least to say."""
     own = dict(_dotted(config.params))
     path = ALGORITHMS[config.algorithm].path
-    for name in (other for other, info in ALGORITHMS.items() if info.path == path):
-        if not _form(own, name) and _usual(name).keys() <= own.keys():
-            return name, {}
-    return config.algorithm, _form(own, config.algorithm)
+    names = [
+        name
+        for name, info in ALGORITHMS.items()
+        if info.path == path and _usual(name).keys() <= own.keys()
+    ]
+    forms = {name: _form(own, name) for name in (config.algorithm, *names)}
+    name = min(forms, key=lambda name: len(forms[name]))
+    return name, forms[name]
 
 
 def _form(own: Mapping[str, Any], algorithm: str) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 Reference: this library; distillation is that of Hinton, Vinyals and Dean (2015), with the squared
 error of Ba and Caruana (2014); the rounds are FedAvg's.
 
-accord ends with M encoders under one head: every prediction takes M forward passes, and further
-rounds gain nothing. Here accord is the teacher. Once its head is solved, clients train one network
+accord ends with M encoders under one head: every prediction takes M forward passes, and
+`refinements` are not shown to gain anything. Here accord is the teacher. Once its head is solved, clients train one network
 by federated averaging, each on its own samples, towards the teacher's scores of them. Those are the
 same function of a sample at every client, whatever classes it has, which labels are not.
 
