@@ -184,15 +184,15 @@ def _method(setting: Setting, label: str, source: str) -> dict[str, Any]:
 
 
 def _named_form(config: RunConfig) -> tuple[str, dict[str, Any]]:
-    """The algorithm and what makes the form, by the name that leaves least to say."""
+    """The algorithm and what makes the form; by a name that says more of it, where there is one."""
     own = dict(_dotted(config.params))
+    given = _usual(config.algorithm)
+    forms = {config.algorithm: _form(own, config.algorithm)}
     path = ALGORITHMS[config.algorithm].path
-    names = [
-        name
-        for name, info in ALGORITHMS.items()
-        if info.path == path and _usual(name).keys() <= own.keys()
-    ]
-    forms = {name: _form(own, name) for name in (config.algorithm, *names)}
+    for name in (other for other, info in ALGORITHMS.items() if info.path == path):
+        says = {key: value for key, value in _usual(name).items() if given.get(key) != value}
+        if _usual(name).keys() <= own.keys() and says.items() <= own.items():
+            forms[name] = _form(own, name)
     name = min(forms, key=lambda name: len(forms[name]))
     return name, forms[name]
 

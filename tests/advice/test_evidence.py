@@ -63,6 +63,29 @@ def test_rows_of_versions_before_are_left_out() -> None:
     }
 
 
+def test_controls_are_forms_of_what_they_control() -> None:
+    controls = {
+        (row.setting, row.label): row.form.words
+        for row in load_evidence().methods
+        if row.label in ("plain-deep", "random-deep", "plain", "random", "accord-ce-deep")
+    }
+    assert len({setting for setting, _ in controls if setting.startswith("accord-main")}) == 18
+    for (_, label), words in controls.items():
+        training, _, deep = label.partition("-")
+        if training != "accord":
+            assert words == f"accord{deep and '-deep'} (training={training})"
+    assert controls["accord-controls", "accord-ce-deep"].startswith("accord-ce (")
+
+
+def test_on_the_common_test_set_no_personal_form_repeats_another() -> None:
+    evidence = load_evidence()
+    personal = [row for row in evidence.methods if dict(row.form.params).get("personal")]
+    assert personal
+    assert all(set(row.figures) == {"own"} for row in personal)
+    labels = {row.label for row in personal}
+    assert not any(c.on == "common" and c.label in labels for c in evidence.comparisons)
+
+
 @pytest.mark.parametrize("name", ["accord-mixed digits", "flare-scale-free 0.1"])
 def test_partitions_are_measured_from_the_data_itself(name: str) -> None:
     (setting,) = (setting for setting in SETTINGS if setting.name == name)

@@ -42,6 +42,11 @@ def comparison(points: float, half: float, p: float | None = None) -> dict[str, 
     }
 
 
+def over_fedavg(*settings: str, low: float, p: float) -> dict[str, Any]:
+    """Of the settings' mean, ten points."""
+    return comparison(10, 10 - low, p) | {"settings": list(settings)}
+
+
 def table(*methods: dict[str, Any], comparisons: tuple[dict[str, Any], ...] = ()) -> Evidence:
     settings = [
         {
@@ -82,6 +87,112 @@ def test_the_baseline_stays_until_something_is_shown_to_beat_it() -> None:
     # the interval leaves out zero, but not after the page's correction
     assert best(table(*methods, comparisons=(comparison(10, 4, 0.4),))) == "fedavg"
     assert best(table(*methods, comparisons=(comparison(10, 4, 0.01),))) == "new"
+
+
+def test_what_a_mean_of_data_sets_shows_is_not_shown_on_each_of_them() -> None:
+    methods = [
+        method(name, score, setting=setting)
+        for name, score in (("fedavg", 60), ("new", 70))
+        for setting in "abc"
+    ]
+    pooled = over_fedavg("a", "b", "c", low=8, p=0.001)
+    silent = [over_fedavg(setting, low=-2, p=0.4) for setting in "abc"]
+    evidence = table(*methods, comparisons=(pooled, *silent))
+    advice = advise(HERE, Wishes(), evidence)
+    assert advice.sureness == "shown in the mean of several data sets"
+    assert advice.leads[0].is_shown
+    assert (advice.leads[0].shown_on, advice.leads[0].unshown_on) == ((), ("a", "b", "c"))
+    said = advice_text(advice, "mine", [], evidence)
+    assert "How sure: shown in the mean of several data sets; not on a, b and c alone." in said
+    assert (
+        "shown in the mean of several data sets: +10.0 points [8.0, 12.0] over 3 settings of 3 "
+        in said
+    )
+    assert said.count("    but not shown: +10.0 points [−2.0, 22.0] on ") == 3
+
+    own = over_fedavg("a", low=5, p=0.01)
+    evidence = table(*methods, comparisons=(pooled, own, *silent[1:]))
+    advice = advise(HERE, Wishes(), evidence)
+    assert (advice.sureness, advice.leads[0].shown_on) == ("shown on one data set", ("a",))
+    said = advice_text(advice, "mine", [], evidence)
+    assert "How sure: shown on one data set; not on b and c alone." in said
+    assert "shown on a: +10.0 points [5.0, 15.0] on a, p ≤ 0.010" in said
+
+    # of c nothing says "not shown", and the methods' own intervals lie apart there
+    advice = advise(HERE, Wishes(), table(*methods, comparisons=(pooled, own, silent[1])))
+    assert advice.sureness == "shown on several data sets"
+    assert (advice.leads[0].shown_on, advice.leads[0].unshown_on) == (("a", "c"), ("b",))
+
+
+def test_a_mean_with_far_data_sets_shows_no_lead_where_there_is_none() -> None:
+    near = method("fedavg", 60), method("new", 70), method("wide", 72, 15.0)
+    far = method("wide", 20, setting="far"), method("new", 60, setting="far")
+    pooled = over_fedavg("s", "far", low=8, p=0.001) | {"versus": "wide"}
+    evidence = table(*near, *far, comparisons=(pooled,))
+    elsewhere = replace(evidence.settings["far"], measures=replace(HERE, kind="text"))
+    evidence = replace(evidence, settings={**evidence.settings, "far": elsewhere})
+    leads = {lead.over.words: lead for lead in advise(HERE, Wishes(), evidence).leads}
+    assert leads["wide"].points == -2
+    assert leads["wide"].shown_by
+    assert not leads["wide"].is_shown
+
+
+def test_a_p_value_that_was_rounded_to_the_limit_shows_nothing() -> None:
+    methods = method("fedavg", 60, None), method("new", 70, None)
+    assert best(table(*methods, comparisons=(comparison(10, 4, 0.05),))) == "fedavg"
+    assert best(table(*methods, comparisons=(comparison(10, 4, 0.049),))) == "new"
+
+
+def test_the_untrained_form_is_shown_beside_the_leads() -> None:
+    untrained: dict[str, Any] = {"label": "random-deep", "params": {"training": "random"}}
+    evidence = table(
+        method("accord-deep", 70), method("fedavg", 60), method("accord-deep", 69.5, **untrained)
+    )
+    advice = advise(HERE, Wishes(), evidence)
+    assert advice.form is not None
+    assert advice.form.words == "accord-deep"
+    assert advice.sureness == "shown on one data set"  # which is about other algorithms
+    said = advice_text(advice, "mine", [], evidence)
+    assert (
+        "over the same untrained, accord-deep (training=random): +0.5 points in 1 near setting; "
+        "not shown by a paired comparison"
+    ) in said
+    command = "fedcord compare accord-deep fedavg afl-deep --set afl-deep:features.networks=10"
+    assert command in said
+    trained = advise(HERE, Wishes(), table(method("accord-deep", 70), method("fedavg", 60)))
+    assert trained.untrained is None
+    assert "untrained" not in advice_text(trained, "mine", [], evidence)
+
+
+def test_a_control_is_recommended_only_by_what_it_gains() -> None:
+    rival, trained = method("fedavg", 60), method("a", 70, bytes=10)
+    control: dict[str, Any] = {"label": "control", "params": {"training": "random"}}
+    assert best(table(rival, trained, method("a", 70.9, bytes=1, **control))) == "a"
+    better = table(rival, trained, method("a", 71.5, bytes=1, **control))
+    assert best(better) == "a (training=random)"
+    assert advise(HERE, Wishes(), better).untrained is None
+    wide = method("a", 70, label="w", params={"width": 8}, bytes=10)
+    both: dict[str, Any] = {"label": "control", "params": {"aside": 1, "training": "random"}}
+    assert best(table(rival, wide, method("a", 70.5, bytes=10, **both))) == "a (width=8)"
+
+
+def test_a_control_does_not_stand_in_for_what_it_controls() -> None:
+    control: dict[str, Any] = {"label": "control", "params": {"training": "random"}, "setting": "t"}
+    evidence = table(
+        method("a", 70),
+        method("fedavg", 60),
+        method("a", 90, **control),
+        method("b", 50, setting="t"),
+    )
+    (over,) = advise(HERE, Wishes(), evidence).leads
+    assert over.over.algorithm == "fedavg"
+
+
+def test_the_limits_say_what_shown_is_about() -> None:
+    evidence = table(method("fedavg", 60), method("new", 70))
+    said = advice_text(advise(HERE, Wishes(), evidence), "mine", [], evidence)
+    assert "'Shown' is about the settings that were measured" in said
+    assert "little of it is shown for others" in said
 
 
 def test_the_next_that_is_shown_to_beat_the_baseline_comes_first() -> None:
@@ -191,6 +302,13 @@ def test_far_from_every_study_nothing_is_recommended() -> None:
 def test_what_the_studies_themselves_conclude() -> None:
     """The pages' own verdicts must come out."""
     evidence = load_evidence()
+    skin = evidence.settings["accord-main ham10000 0.05"].measures
+    advice = advise(skin, Wishes(), evidence)
+    assert (advice.form and advice.form.words) == "accord-deep"
+    assert advice.sureness == "shown in the mean of several data sets"
+    assert advice.untrained is not None
+    assert advice.untrained.points < 0
+    assert not advice.untrained.is_shown
     domains = Measures("image", "domains", 10, 10, 990, 0.17, 0.38, 0.97)
     advice = advise(domains, Wishes(), evidence)
     assert (advice.form and advice.form.words, advice.sureness) == ("fedavg", "not shown")

@@ -17,6 +17,8 @@ SHARE = "0.6"
 MOST = 4
 UNEQUAL = 0.7
 """Effective share of classes below which balanced accuracy is what to compare by."""
+UNTRAINED = {"accord-deep": "afl-deep"}
+"""Nearly the same as its form without training, by a name of its own: a command takes each once."""
 UNTRIED = {
     "common": ("accord", "afl", "fedavg", "fafi", "fedprox"),
     "own": ("local", "ditto", "fedrep", "fedper", "apfl"),
@@ -66,7 +68,7 @@ def has_unequal_classes(advice: Advice) -> bool:
 
 
 def _contenders(advice: Advice) -> list[Form]:
-    """The recommended form, its closest rivals of other algorithms, and the baseline."""
+    """The recommended form, its closest rivals, the baseline, and what nobody has trained."""
     if advice.form is None:
         return [Form(name, (), None) for name in _untried(advice.wishes)]
     found = {advice.form.algorithm: advice.form}
@@ -80,6 +82,10 @@ def _contenders(advice: Advice) -> list[Form]:
     if len(found) == 1:  # nobody was measured beside it
         for name in _untried(advice.wishes):
             found.setdefault(name, Form(name, (), None))
+    if advice.untrained is not None and advice.form.algorithm in UNTRAINED:
+        control = UNTRAINED[advice.form.algorithm]
+        networks = ("features.networks", advice.situation.clients)  # one of each client
+        found.setdefault(control, Form(control, (networks,), None))
     return list(found.values())
 
 

@@ -63,6 +63,11 @@ class Form:
     published: str | None
 
     @property
+    def is_untrained(self) -> bool:
+        """Whether its encoders are as they were drawn: a control, of what training is worth."""
+        return ("training", "random") in self.params
+
+    @property
     def words(self) -> str:
         """For people."""
         made = ", ".join(f"{name}={value}" for name, value in self.params)
@@ -131,8 +136,11 @@ class Comparison:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the difference is beyond what seeds do; corrected where the page corrects."""
-        return self.low > 0 and (self.p is None or self.p <= 0.05)
+        """Whether the difference is beyond what seeds do; corrected where the page corrects.
+
+        Pages round p, and what they write as 0.050 may be above it.
+        """
+        return self.low > 0 and (self.p is None or self.p < 0.05)
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,10 @@ class Evidence:
     settings: Mapping[str, Setting]
     methods: tuple[Measured, ...]
     comparisons: tuple[Comparison, ...]
+
+    def data_sets(self, one: Comparison) -> list[str]:
+        """That a comparison is the mean of."""
+        return sorted({self.settings[name].dataset for name in one.settings})
 
 
 def load_evidence() -> Evidence:

@@ -4,19 +4,21 @@
 2. Of the methods measured there, those that fit the wishes are candidates.
 3. Algorithms, each in its best form, are ranked over these settings (`ranking`). Of the leader the
    form without parameters is taken, unless it does not fit or another is `WORTH` points better.
+   Controls, encoders that nobody trained, are forms like others.
 4. Forms that need a published encoder are ranked apart, since not everybody has one that fits.
 5. A leader that is not shown to be better than the baseline (FedAvg; for personal models, every
    client alone) gives way to the next that is, and where none is, to the baseline itself: what is
    simple stays until something is shown to beat it.
 
-A difference is shown where a paired interval of the page leaves out zero (and p ≤ 0.05 where the
-page has a corrected one), or where the two methods' own intervals do not overlap.
+A difference is shown where a paired interval of the page leaves out zero (and p < 0.05 where the
+page has a corrected one), or where the two methods' own intervals do not overlap. What the mean of
+several data sets shows is not shown on each of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
@@ -34,6 +36,7 @@ BASELINES: Mapping[On, tuple[str, ...]] = {"common": ("fedavg",), "own": ("local
 Sureness = Literal[
     "shown on several data sets",
     "shown on one data set",
+    "shown in the mean of several data sets",
     "shown against some",
     "not shown",
     "no study",
@@ -66,6 +69,8 @@ class Lead:
         shown_by: comparisons that say that it is ahead.
         apart: settings where the two methods' own intervals do not overlap.
         open: comparisons that show nothing.
+        shown_on: data sets of `settings` that show it by themselves.
+        unshown_on: the others.
         by_other_forms: whether some settings measured the algorithm in another form only.
     """
 
@@ -75,21 +80,17 @@ class Lead:
     shown_by: tuple[Comparison, ...]
     apart: tuple[str, ...]
     open: tuple[Comparison, ...]
+    shown_on: tuple[str, ...]
+    unshown_on: tuple[str, ...]
     by_other_forms: bool = False
 
     @property
     def is_shown(self) -> bool:
         """Whether it is more than a difference of means.
 
-        Where a page corrects for its many comparisons, only what stays shown counts.
+        A mean over data sets of which most are far away may say so, but not against what is near.
         """
-        corrected = [one for one in (*self.shown_by, *self.open) if one.p is not None]
-        return any(one.is_shown for one in corrected) if corrected else self.has_uncorrected
-
-    @property
-    def has_uncorrected(self) -> bool:
-        """Whether any interval, taken by itself, says that it is ahead."""
-        return bool(self.shown_by or self.apart)
+        return self.points > 0 and _show([*self.shown_by, *self.open], self.apart)
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,20 @@ class Advice:
     unrecorded: tuple[str, ...]
     in_the_open: tuple[str, ...]
     least: tuple[Form, float] | None
+
+    @property
+    def rivals(self) -> tuple[Lead, ...]:
+        """Leads over other algorithms."""
+        own = None if self.form is None else self.form.algorithm
+        return tuple(lead for lead in self.leads if lead.over.algorithm != own)
+
+    @property
+    def untrained(self) -> Lead | None:
+        """The lead over the same without training, where that was measured."""
+        if self.form is None:
+            return None
+        control = (self.form.algorithm, self.form.published is None, True)
+        return next((lead for lead in self.leads if _kind(lead.over) == control), None)
 
     @property
     def is_any_near(self) -> bool:
@@ -173,7 +188,7 @@ def advise(situation: Measures, wishes: Wishes, evidence: Evidence) -> Advice:
         passed_over,
         unproven,
         with_published,
-        _sureness(form, leads, passed_over is not None, unproven is not None, evidence),
+        _sureness(form, leads, passed_over is not None, unproven is not None),
         *left_out(wishes, [setting.name for _, setting in all_near], evidence),
         least_moved(situation, wishes, [setting for _, setting in all_near], evidence)
         if form is None
@@ -232,7 +247,10 @@ def _ranked(near: list[Near], on: On, may_lead: MayLead) -> list[Form]:
 
 
 def _form_to_take(rows: list[Measured], on: On) -> Form:
-    """Of those within `WORTH` points of the best, the plain one, or else the least to send."""
+    """Of those within `WORTH` points of the best, the plain one, or else the least to send.
+
+    Where that is the same, too, what has fewest parameters.
+    """
     forms: dict[str, Form] = {}
     scores: dict[str, dict[str, float]] = {}
     sizes: dict[str, float] = {}
@@ -244,7 +262,10 @@ def _form_to_take(rows: list[Measured], on: On) -> Form:
     ranked = effects(scores)
     best = next(iter(ranked.values()))
     good = [forms[name] for name, effect in ranked.items() if effect >= best - WORTH]
-    return min(good, key=lambda form: (bool(form.params), sizes[form.words], form.words))
+    return min(
+        good,
+        key=lambda form: (bool(form.params), sizes[form.words], len(form.params), form.words),
+    )
 
 
 def _baseline(near: list[Near], leader: Form, on: On) -> Form | None:
@@ -287,28 +308,55 @@ def _lead(form: Form, over: Form, near: list[Near], evidence: Evidence, on: On) 
     shown = tuple(one for one in compared if one.is_shown)
     silent = tuple(one for one in compared if not one.is_shown)
     others = any(mine.form != form for mine, _ in rows.values())
-    return Lead(over, fmean(gaps), tuple(rows), shown, tuple(apart), silent, others)
+    data = {name: evidence.settings[name].dataset for name in rows}
+    by_itself = {
+        one: _show(
+            [comparison for comparison in compared if evidence.data_sets(comparison) == [one]],
+            [name for name in apart if data[name] == one],
+        )
+        for one in sorted(set(data.values()))
+    }
+    return Lead(
+        over,
+        fmean(gaps),
+        tuple(rows),
+        shown,
+        tuple(apart),
+        silent,
+        tuple(one for one, is_shown in by_itself.items() if is_shown),
+        tuple(one for one, is_shown in by_itself.items() if not is_shown),
+        others,
+    )
+
+
+def _show(compared: Sequence[Comparison], apart: Sequence[str]) -> bool:
+    """Whether these say that one is ahead.
+
+    Where a page corrects for its many comparisons, only what stays shown counts.
+    """
+    corrected = [one for one in compared if one.p is not None]
+    if corrected:
+        return any(one.is_shown for one in corrected)
+    return bool(apart) or any(one.is_shown for one in compared)
 
 
 def _as_measured(form: Form, near: Near, may_differ: bool) -> Measured | None:
-    """The form in a setting, or else the best form of its algorithm there; None without either."""
+    """The form in a setting, or else the best form of its algorithm there; None without either.
+
+    Controls do not stand in for what they control, nor the other way round.
+    """
     same = [row for row in near.candidates if row.form == form]
     if not same and may_differ:
-        alike = (form.algorithm, form.published is None)
-        same = [
-            row
-            for row in near.candidates
-            if (row.form.algorithm, row.form.published is None) == alike
-        ]
+        same = [row for row in near.candidates if _kind(row.form) == _kind(form)]
     return same[0] if same else None
 
 
+def _kind(form: Form) -> tuple[str, bool, bool]:
+    return form.algorithm, form.published is None, form.is_untrained
+
+
 def _sureness(
-    form: Form | None,
-    leads: tuple[Lead, ...],
-    is_fallback: bool,
-    is_outranked: bool,
-    evidence: Evidence,
+    form: Form | None, leads: tuple[Lead, ...], is_fallback: bool, is_outranked: bool
 ) -> Sureness:
     """By the closest rival of another algorithm: forms of one method are a smaller question."""
     if form is None:
@@ -318,7 +366,7 @@ def _sureness(
         return "not shown"
     if is_outranked or not all(lead.is_shown for lead in rivals):
         return "shown against some"
-    closest = rivals[0]
-    names = {*closest.apart, *(name for one in closest.shown_by for name in one.settings)}
-    data = {evidence.settings[name].dataset for name in names & set(closest.settings)}
+    data = rivals[0].shown_on
+    if not data:
+        return "shown in the mean of several data sets"
     return "shown on several data sets" if len(data) > 1 else "shown on one data set"

@@ -16,7 +16,8 @@ from fedcord.report.numbers import byte_size, counted, fixed, listed
 MOST_RIVALS, MOST_ROWS, MOST_SETTINGS = 4, 3, 3
 LIMITS = (
     "All settings here are of images, with small networks and a few thousand examples on a CPU; "
-    "larger networks, more data and more rounds are not in this table."
+    "larger networks, more data and more rounds are not in this table. 'Shown' is about the "
+    "settings that were measured: data sets differ so much that little of it is shown for others."
 )
 
 
@@ -26,7 +27,7 @@ def advice_text(advice: Advice, data: str, data_words: Sequence[str], evidence: 
     if advice.form is None:
         blocks += [_nothing_near(advice)]
     else:
-        blocks += [_recommended(advice), _how_sure(advice, evidence)]
+        blocks += [_recommended(advice, evidence), _how_sure(advice, evidence)]
         blocks += ["Measured near your situation (per cent of the test answered rightly):"]
         blocks[-1] += "".join(f"\n{line}" for line in _near_lines(advice))
     blocks += [line for line in _remarks(advice) if line]
@@ -127,7 +128,7 @@ def _least(advice: Advice) -> str:
     return f" What moved least near you: {form.words}, {byte_size(size)} for as many clients."
 
 
-def _recommended(advice: Advice) -> str:
+def _recommended(advice: Advice, evidence: Evidence) -> str:
     assert advice.form is not None
     text = f"Try first: {advice.form.words}"
     if advice.form.published:
@@ -151,53 +152,73 @@ def _recommended(advice: Advice) -> str:
         form, lead = advice.with_published
         text += (
             f"\n  If a published encoder fits your inputs: {form.words} was "
-            f"{_points(lead.points)} above {lead.over.words} ({_best_proof(lead)})."
+            f"{_points(lead.points)} above {lead.over.words} ({_best_proof(lead, evidence)})."
         )
     return text
 
 
 def _how_sure(advice: Advice, evidence: Evidence) -> str:
-    assert advice.form is not None
-    rivals = [lead for lead in advice.leads if lead.over.algorithm != advice.form.algorithm]
+    rivals = advice.rivals
     if advice.passed_over is not None:
-        rivals = [lead for lead in rivals if lead.points > 0]
-    lines = [f"How sure: {advice.sureness}."]
+        rivals = tuple(lead for lead in rivals if lead.points > 0)
+    lines = [f"How sure: {advice.sureness}{_but_not_on(advice)}."]
     for lead in rivals[:MOST_RIVALS]:
-        seen = counted(len(lead.settings), "near setting")
-        state = _best_proof(lead) if lead.is_shown else f"not shown{_open(lead)}"
-        seen += ", in part by its other forms" if lead.by_other_forms else ""
-        lines.append(f"  over {lead.over.words}: {_points(lead.points)} in {seen}; {state}")
-        if lead.is_shown:
-            lines += [f"    but on {_data(one, evidence)} {_comparison(one)}" for one in lead.open]
+        lines += _lead(lead, lead.over.words, evidence)
     if len(rivals) > MOST_RIVALS:
         lines.append(f"  and over {len(rivals) - MOST_RIVALS} more by larger differences")
+    if advice.untrained is not None:
+        form = advice.untrained.over
+        lines += _lead(advice.untrained, f"the same untrained, {form.words}", evidence)
     data = {one.setting.dataset for one in advice.near}
     lines.append(f"  Data sets near you: {listed(sorted(data))}. {LIMITS}")
     return "\n".join(lines)
 
 
-def _best_proof(lead: Lead) -> str:
-    """The strongest comparison: corrected before uncorrected, wide before narrow."""
+def _but_not_on(advice: Advice) -> str:
+    """Near data sets that do not show by themselves what the answer is about."""
+    if advice.sureness in ("not shown", "shown against some") or not advice.rivals[0].unshown_on:
+        return ""
+    return f"; not on {listed(list(advice.rivals[0].unshown_on))} alone"
+
+
+def _lead(lead: Lead, over: str, evidence: Evidence) -> list[str]:
+    """How it stands against one other, and what speaks against that."""
+    seen = counted(len(lead.settings), "near setting")
+    seen += ", in part by its other forms" if lead.by_other_forms else ""
+    state = _best_proof(lead, evidence) if lead.is_shown else f"not shown{_open(lead, evidence)}"
+    against = lead.open if lead.is_shown else ()
+    return [
+        f"  over {over}: {_points(lead.points)} in {seen}; {state}",
+        *(f"    but not shown: {_comparison(one, evidence)}" for one in against),
+    ]
+
+
+def _best_proof(lead: Lead, evidence: Evidence) -> str:
+    """Where it is shown, and by what at best: corrected before uncorrected, wide before narrow.
+
+    Where one data set alone shows it, its own figure says more than a mean with others.
+    """
+    data = list(lead.shown_on)
+    where = f"on {listed(data)}" if data else "in the mean of several data sets"
     if lead.shown_by:
-        best = max(lead.shown_by, key=lambda one: (one.p is not None, len(one.settings)))
-        return f"shown: {_comparison(best)}"
-    where = "there" if len(lead.settings) == 1 else f"in {len(lead.apart)} of them"
-    return f"shown: their own intervals do not overlap {where}"
+        sign = -1 if len(data) == 1 else 1
+        best = max(lead.shown_by, key=lambda one: (one.p is not None, sign * len(one.settings)))
+        return f"shown {where}: {_comparison(best, evidence)}"
+    there = "there" if len(lead.settings) == 1 else f"in {len(lead.apart)} of them"
+    return f"shown {where}: their own intervals do not overlap {there}"
 
 
-def _open(lead: Lead) -> str:
-    return f": {_comparison(lead.open[0])}" if lead.open else " by a paired comparison"
+def _open(lead: Lead, evidence: Evidence) -> str:
+    return f": {_comparison(lead.open[0], evidence)}" if lead.open else " by a paired comparison"
 
 
-def _data(one: Comparison, evidence: Evidence) -> str:
-    return listed(sorted({evidence.settings[name].dataset for name in one.settings}))
-
-
-def _comparison(one: Comparison) -> str:
+def _comparison(one: Comparison, evidence: Evidence) -> str:
     corrected = "not corrected for several comparisons" if one.p is None else f"p ≤ {one.p:.3f}"
-    over = f" over {len(one.settings)} settings" if len(one.settings) > 1 else ""
+    data = evidence.data_sets(one)
+    of = data[0] if len(data) == 1 else f"{len(data)} data sets"
+    over = f"over {len(one.settings)} settings of {of}" if len(one.settings) > 1 else f"on {of}"
     return (
-        f"{_points(one.points)} [{fixed(one.low, 1)}, {fixed(one.high, 1)}]{over}, {corrected} "
+        f"{_points(one.points)} [{fixed(one.low, 1)}, {fixed(one.high, 1)}] {over}, {corrected} "
         f"({one.source})"
     )
 
