@@ -202,6 +202,30 @@ def test_a_client_that_missed_the_teacher_learns_from_codes_of_labels() -> None:
             assert torch.equal(end.update.tensors[name], tensor)
 
 
+def test_encoders_from_before_a_refinement_teach_nobody() -> None:
+    """A client that was away when the refined ones were summed has no answers of a mixture."""
+    algorithm = student({"refinements": 1, "refine": {"epochs": 1, "lr": 0.1}})
+    before = len(algorithm.teacher.phases)
+    state, memories, datas = by_hand(algorithm, before - 1)
+    env = Env(task(), 0, before - 1, algorithm.traits.rounds or 0)
+    sent = []
+    for k in (0, 2, 3):
+        done = algorithm.client_update(state.shared, memories[k], datas[k], env.at(k))
+        memories[k] = done.memory
+        sent.append((k, done.update))
+    state = algorithm.aggregate(state, iter(sent), env)
+    env = replace(env, round=before)
+    kept = {
+        k: algorithm.client_update(state.shared, memories[k], datas[k], env.at(k)).memory
+        for k in datas
+    }
+    assert [set(kept[k]) for k in datas] == [{"answers"}, set(), {"answers"}, {"answers"}]
+    for k in (0, 2, 3):
+        inputs = env.task.prepare(datas[k].train.inputs)
+        wanted = algorithm.teacher.predictor(state.model, {}, env.at(k)).scores(inputs)
+        assert torch.allclose(kept[k]["answers"].double(), wanted, atol=1e-6)
+
+
 def test_it_can_start_from_the_encoder_of_the_largest_client() -> None:
     algorithm = student(start="largest")
     states, _ = trained(algorithm, BEFORE + 1)

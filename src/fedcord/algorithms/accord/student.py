@@ -166,7 +166,8 @@ class AccordStudent:
             here = self._teachers(env)
             done = self.teacher.client_update(shared, memory, data, here)
             held = _encoders(shared) or select(memory, TEACHER)
-            kept = prefixed(TEACHER, held) if self.student.weight else {}
+            is_wanted = self.student.weight > 0 and env.round > self._settled
+            kept = prefixed(TEACHER, held) if is_wanted else {}
             return ClientResult(done.update, {**done.memory, **kept})
         here = self._students(env)
         if self.student.weight == 0 or here.round >= self.student.rounds:
@@ -205,6 +206,12 @@ class AccordStudent:
     def _before(self) -> int:
         """Rounds that make the teacher."""
         return len(self.teacher.phases)
+
+    @property
+    def _settled(self) -> int:
+        """The last round that changes encoders; what is sent later is the teacher's to the end."""
+        changing = (Phase.ENCODE, Phase.REFINE)
+        return max(number for number, phase in enumerate(self.teacher.phases) if phase in changing)
 
     @property
     def _averaging(self) -> FedAvg:
