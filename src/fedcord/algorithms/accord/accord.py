@@ -182,8 +182,8 @@ class Accord:
         return self._training.review(task) + self.refine.review(task) + own
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """What a client's metrics show to have gone wrong."""
-        return self._clients.observations(metrics)
+        """What metrics show to have gone wrong, a client's or the server's at the end."""
+        return self._clients.observations(metrics) + self._iterative.observations(metrics)
 
     def init(self, env: Env) -> ServerState:
         """Nothing known and nothing to send: first weights follow from the seed."""

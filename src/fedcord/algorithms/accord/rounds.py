@@ -151,7 +151,7 @@ class AccordRounds:
         return found + Review(errors=(wrong,))
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """What a client's metrics show to have gone wrong with its own encoder."""
+        """What metrics show to have gone wrong with a client's own encoder, or with the head."""
         return self.encoders.observations(metrics)
 
     def needs_only(self, env: Env) -> Combination | None:

@@ -36,6 +36,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedcord.algorithms.accord.accord import Accord
+from fedcord.algorithms.accord.iterative import EXCHANGES, RESIDUAL
 from fedcord.algorithms.accord.joint_features import (
     CHOSEN,
     ENCODER,
@@ -48,6 +49,7 @@ from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import MODEL, model_update, received_model
 from fedcord.core.contract import (
+    METRIC,
     ClientId,
     ClientResult,
     Combination,
@@ -135,7 +137,7 @@ class AccordStudent:
         return self.teacher.review(task) + self._averaging.review(task)
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """What a client's metrics show to have gone wrong with its encoder."""
+        """What metrics show to have gone wrong with a client's encoder, or with the teacher's head."""
         return self.teacher.observations(metrics)
 
     def needs_only(self, env: Env) -> Combination | None:
@@ -181,7 +183,7 @@ class AccordStudent:
         """The teacher, then the mean of students."""
         if not self._is_teachers(env):
             after = self._averaging.aggregate(state, updates, self._students(env))
-            return dataclasses.replace(after, private={}, result={})
+            return dataclasses.replace(after, private=_unsolved(state.private), result={})
         sizes: dict[ClientId, float] = {}
         after = self.teacher.aggregate(state, _noted(updates, sizes), self._teachers(env))
         largest = self._largest(state, after, sizes, env)
@@ -193,8 +195,10 @@ class AccordStudent:
             encoder = received_encoder(made, int(largest[LARGEST]))
             first = {**first, **prefixed(MODEL, encoder)}
         head = {} if self.student.weight == 0 else {name: made[name] for name in (WEIGHT, SEEN)}
+        is_solved = not self.teacher.observations(_metrics(after.private))
+        kept = {} if is_solved else _unsolved(after.private)
         # the teacher answers until there is a student that has learnt anything
-        return dataclasses.replace(after, shared={**first, **head}, private={}, result=made)
+        return dataclasses.replace(after, shared={**first, **head}, private=kept, result=made)
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """The student; the teacher as long as there is none."""
@@ -311,6 +315,15 @@ def _noted(updates: Updates, sizes: dict[ClientId, float]) -> Updates:
     for client, update in updates:
         sizes[client] = update.weight
         yield client, update
+
+
+def _unsolved(private: Tensors) -> dict[str, Tensor]:
+    """How a teacher's head ended that was not solved to the end, which the last round tells of."""
+    return {name: private[name] for name in (RESIDUAL, EXCHANGES) if name in private}
+
+
+def _metrics(private: Tensors) -> dict[str, float]:
+    return {name: float(tensor) for name, tensor in select(private, METRIC).items()}
 
 
 def _encoders(shared: Tensors) -> dict[str, Tensor]:
