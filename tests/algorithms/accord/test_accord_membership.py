@@ -227,7 +227,7 @@ def test_where_classes_weigh_differently_in_the_head_they_do_in_refinement() -> 
     accord = method(balanced=True, refinements=1, refine=settings)
     people = population(VECTOR, sizes=(40, 25, 12, 60))
     clients = [people.client(k) for k in range(4)]
-    env = Env(task(VECTOR), 0, 2, accord.traits.rounds)
+    env = Env(task(VECTOR), 0, 2, accord.traits.rounds or 0)
     weight = torch.tensor([0.2, 1.5, 4.0], dtype=torch.float64)
     state = with_encoders(accord, env, CHOSEN)
     state = replace(state, shared={**state.shared, "class_weight": weight})

@@ -14,7 +14,7 @@ the C classes; see `fedcord.ops.conjugate_gradients`.
 Encoders are sent with the first exchange, and clients keep them until the last. Products with G
 mean something only if they are always over the same samples, so that an exchange in which somebody
 of the first is missing is asked for again in the next one. If that is so in every exchange there
-is no head, which is an error; one that is above the residual at the end is used, and a note says so.
+is no head, which is an error; one that ends above the residual is used, and a note says so.
 """
 
 from __future__ import annotations

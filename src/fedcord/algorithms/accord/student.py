@@ -4,9 +4,10 @@ Reference: this library; distillation is that of Hinton, Vinyals and Dean (2015)
 error of Ba and Caruana (2014); the rounds are FedAvg's.
 
 accord ends with M encoders under one head: every prediction takes M forward passes, and
-`refinements` are not shown to gain anything. Here accord is the teacher. Once its head is solved, clients train one network
-by federated averaging, each on its own samples, towards the teacher's scores of them. Those are the
-same function of a sample at every client, whatever classes it has, which labels are not.
+`refinements` are not shown to gain anything. Here accord is the teacher. Once its head is solved,
+clients train one network by federated averaging, each on its own samples, towards the teacher's
+scores of them. Those are the same function of a sample at every client, whatever classes it has,
+which labels are not.
 
     loss = (1 − w) · CE(label, student(x)) + w · ‖teacher(x) − student(x)‖²
 
@@ -137,7 +138,7 @@ class AccordStudent:
         return self.teacher.review(task) + self._averaging.review(task)
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """What metrics show to have gone wrong with a client's encoder, or with the teacher's head."""
+        """What metrics show to have gone wrong with a client's encoder, or the teacher's head."""
         return self.teacher.observations(metrics)
 
     def needs_only(self, env: Env) -> Combination | None:
