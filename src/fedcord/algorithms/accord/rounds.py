@@ -269,10 +269,14 @@ class AccordRounds:
     def _leaving_room(self, env: Env) -> Accord:
         """Accord that chooses no more clients than there is room for, with all their blocks.
 
-        Room is columns of the head and bytes of encoders; `review` has seen that it is enough for
-        one client at least.
+        Room is columns of the head and bytes of encoders.
+
+        Raises:
+            ConfigError: there is none for one client, and nobody asked for a review.
         """
         joint, selection, task = self.encoders.joint, self.encoders.selection, env.task
+        if problems := self._without_room(task):
+            raise ConfigError(problems)
         of_client, averaged = 1 + self.tuned, encoder_bytes(task, 0, self.encoders.encoder_format)
         budget = (selection.byte_budget - averaged) / of_client
         selection = dataclasses.replace(selection, byte_budget=budget)
