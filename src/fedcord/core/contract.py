@@ -174,7 +174,7 @@ class Traits:
         stacks: several clients can be trained in one go, by `client_updates` where `can_stack`.
         shares_work: `work` says what decides a client's work.
         probes: some rounds only look at what would be aggregated now, those where `is_probe`.
-        observes: `observations` says what clients' metrics show to have gone wrong.
+        observes: `observations` says what metrics show to have gone wrong.
         holds_sums: the server's private state is a sum of messages, of which clients can be taken
             out, by the verbs of `fedcord.algorithms.analytic.membership`.
         holds_encoders: the model holds encoders that single clients trained, which can be taken
@@ -323,7 +323,11 @@ class Observes(Protocol):
     """The verb of `Traits.observes`."""
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """What a client's metrics show to have gone wrong, during the run; not who it is."""
+        """What metrics show to have gone wrong.
+
+        Asked during the run about each client's metrics, but not told who it is; and after the last
+        round about the server's, those named `metric.*`, without that prefix.
+        """
         ...
 
 

@@ -13,6 +13,7 @@ from fedcord.core.contract import (
     Algorithm,
     ClientId,
     Env,
+    Observes,
     Probes,
     ServerState,
     TrainsStacked,
@@ -161,6 +162,10 @@ def run_rounds(
             if is_probe:
                 passed.pop("training", None)  # a deployment would not have it
             exchanged = [passed.get(phase, Traffic()) for phase in ROUND]
+            server_metrics = {name: float(t) for name, t in select(state.private, METRIC).items()}
+            notes = list(arrivals.notes)
+            if is_last and traits.observes:
+                notes += cast(Observes, algorithm).observations(server_metrics)
             record = RoundRecord(
                 round_ + 1,
                 len(clients),
@@ -170,9 +175,9 @@ def run_rounds(
                 sum(traffic.down for traffic in exchanged),
                 time.perf_counter() - started,
                 evaluation,
-                tuple(arrivals.notes),
+                tuple(notes),
                 arrivals.client_metrics,
-                {name: float(t) for name, t in select(state.private, METRIC).items()},
+                server_metrics,
                 models_of,
                 arrivals.missing,
                 federation.take_events(),

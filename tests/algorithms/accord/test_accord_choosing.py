@@ -161,13 +161,34 @@ def test_limits_that_no_encoder_can_meet_are_refused_at_once_all_together() -> N
         method(joint={"projection": 4, "expansion": "relu"})
 
 
+def test_more_encoders_at_most_than_fit_are_no_mistake_but_a_note() -> None:
+    some = {"joint": {"width_limit": 50}, "ridge": 0.5}  # 16 features each
+    many = method(selection={"max_encoders": 100}, **some)
+    review = many.review(task())
+    assert not review.errors
+    (note,) = (note for note in review.notes if "max_encoders" in note)
+    assert "100 encoder(s) of width 16 make a head of 1600 features" in note
+    assert "as many encoders are used as fit" in note
+    few, plain = run(many, sizes=(40, 25))[0][-1], run(method(**some), sizes=(40, 25))[0][-1]
+    assert torch.equal(few.result["head.weight"], plain.result["head.weight"])
+    assert run(many)[0][-1].result["head.weight"].shape == (49, 3)
+    fitting = method(selection={"max_encoders": 3}, **some)
+    assert not any("max_encoders" in note for note in fitting.review(task()).notes)
+
+
+def test_a_projection_wider_than_the_limit_does_not_make_the_head_so() -> None:
+    wide = {"projection": 60, "width_limit": 50}
+    states, _ = run(method(joint=wide, ridge=0.5))
+    assert len(states[-1].shared["chosen"]) == 3
+    assert states[-1].result["head.weight"].shape == (49, 3)
+
+
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
         ("selection.max_encoders=0", "max_encoders = 0: must be >= 1"),
         ("selection.byte_budget=100", "takes 4160 bytes as float32; raise it to 4160 or more"),
         ("joint.width_limit=10", "set joint.projection=10, fewer encoders"),
-        ("selection.max_encoders=1000", "1000 encoder(s) of width 16 make a head of 16000"),
         ("joint.width=9000 joint.expansion=relu", "make a head of 9000 features"),
         ("selection.rule=best", "rule"),
         ("encoder_format=int4", "encoder_format"),

@@ -16,6 +16,7 @@ from fedcord.algorithms.analytic.afl import AFL
 from fedcord.algorithms.analytic.features import FeatureMap
 from fedcord.algorithms.analytic.fedhip import GRIDS
 from fedcord.core.contract import Env
+from fedcord.core.errors import ConfigError
 from fedcord.core.examples import Examples
 from fedcord.core.tensors import prefixed
 from fedcord.experiment.invariance import check_invariance
@@ -263,3 +264,10 @@ def test_sums_of_other_encoders_are_refused() -> None:
     updates = [sums_of(accord, state, clients, env)[0], sums_of(accord, other, clients, env)[1]]
     with pytest.raises(Exception, match="client 1 used other features than agreed"):
         accord.aggregate(state, iter(updates), env)
+
+
+def test_personal_heads_without_a_ridge_are_refused_before_anything_happens() -> None:
+    with pytest.raises(ConfigError, match=r"personal and ridge = 0: .* use ridge=gcv or a number"):
+        method(personal=True, ridge=0)
+    assert method(personal=True, ridge=1e-6).personal
+    assert method(ridge=0).ridge == 0

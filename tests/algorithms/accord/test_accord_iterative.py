@@ -13,7 +13,7 @@ from fedcord.checks.check import check_algorithm
 from fedcord.checks.expectations import Expectations
 from fedcord.cli.main import main
 from fedcord.core.contract import Env, ServerState, Update
-from fedcord.core.errors import ConfigError
+from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.params import build, plain
 from fedcord.experiment.invariance import check_invariance
 from tests.algorithms.accord.encoders import gap, method, run, with_encoders
@@ -151,6 +151,31 @@ def test_an_exchange_without_everybody_of_the_first_is_asked_for_again() -> None
     wanted = exchange(accord, state, dict(memories), 3, [0, 1, 3])
     assert float(again.private["metric.exchanges"]) == 1
     assert torch.equal(again.result["head.weight"], wanted.result["head.weight"])
+
+
+def test_exchanges_that_are_never_whole_end_in_an_error_and_not_without_a_head() -> None:
+    accord = iterative(ridge=0.5, exchanges=2)
+    memories: dict[int, Any] = {}
+    env = Env(task(VECTOR), 0, 2, accord.traits.rounds)
+    state = exchange(accord, with_encoders(accord, env, [0, 1]), memories, 2, [0, 1, 3])
+    state = exchange(accord, state, dict(memories), 3, [0, 3])
+    with pytest.raises(
+        ProtocolError, match=r"found no head: in none of its 2 exchanges .* \(0, 1, 3\)\. Let all"
+    ):
+        exchange(accord, state, dict(memories), 4, [0, 1])
+    found = exchange(accord, state, dict(memories), 4, [0, 1, 3])
+    assert "head.weight" in found.result
+
+
+def test_a_head_above_the_residual_is_noted_at_the_end_and_only_there() -> None:
+    _, records = run(iterative(residual=1e-9, exchanges=2, ridge=0.5))
+    assert [len(record.notes) for record in records[2:]] == [0, 0, 1]
+    (note,) = records[-1].notes
+    residual = records[-1].server_metrics["residual"]
+    assert f"ended at residual {residual:.1e} after 2 exchanges" in note
+    assert "above solve.residual = 1e-09" in note
+    _, solved = run(iterative(residual=1e-3, ridge=0.5))
+    assert not solved[-1].notes
 
 
 def test_encoders_are_sent_once_and_clients_keep_them_until_the_end() -> None:

@@ -221,6 +221,31 @@ def test_the_loss_of_refinement_is_that_of_the_whole_head() -> None:
     assert reported["train_loss"] == pytest.approx(wanted, rel=1e-5)
 
 
+def test_where_classes_weigh_differently_in_the_head_they_do_in_refinement() -> None:
+    """Sample by sample: what the head pays for each, with the weight of its class."""
+    settings = {"epochs": 1, "lr": 1e-30, "batch_size": 1000}
+    accord = method(balanced=True, refinements=1, refine=settings)
+    people = population(VECTOR, sizes=(40, 25, 12, 60))
+    clients = [people.client(k) for k in range(4)]
+    env = Env(task(VECTOR), 0, 2, accord.traits.rounds or 0)
+    weight = torch.tensor([0.2, 1.5, 4.0], dtype=torch.float64)
+    state = with_encoders(accord, env, CHOSEN)
+    state = replace(state, shared={**state.shared, "class_weight": weight})
+    state, env = solved(accord, state, clients, env), at_round(env, 3)
+    data = clients[0].train
+    features = accord.joint.mapping(state.shared, env)(env.task.prepare(data.inputs))
+    total = 0.0
+    for row, label in zip(features, data.labels.tolist(), strict=True):
+        scores = (row @ state.result["head.weight"]).tolist()
+        goals = [float(number == label) for number in range(3)]
+        error = sum((goal - score) ** 2 for goal, score in zip(goals, scores, strict=True))
+        total += float(weight[label]) * error
+    reported = accord.client_update(state.shared, {}, clients[0], env.at(0)).update.metrics
+    assert reported["train_loss"] == pytest.approx(total / len(data), rel=1e-5)
+    unweighted = squared_loss(accord, state, state.shared, data, env)
+    assert total / len(data) != pytest.approx(unweighted, rel=0.05)
+
+
 def test_columns_of_an_encoder_follow_those_before_it() -> None:
     here, columns = task(MIXED), JointFeatures().block_columns
     assert columns([0, 1, 3, 5], here, 0) == slice(0, 6)

@@ -25,7 +25,7 @@ from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_experiment
 from tests.algorithms.accord.encoders import MIXED, at_sums, method, run, with_encoders
-from tests.federation import IMAGE, VECTOR, examples, population, task
+from tests.federation import IMAGE, VECTOR, examples, population, sequential, task
 
 K, C, WEIGHT = 4, 3, 8
 
@@ -172,10 +172,35 @@ def test_encoders_that_do_not_arrive_are_left_out_and_none_at_all_is_an_error() 
     assert after.shared["chosen"].tolist() == [0, 3]
     assert float(after.private["metric.encoders"]) == 2
     assert {name.split(".")[1] for name in after.shared if "." in name} == {"0", "3"}
-    with pytest.raises(ProtocolError, match="no client sent an encoder"):
+    who_was_asked = r"no client sent an encoder; .* clients 0, 1, 3, and none of them was there"
+    with pytest.raises(ProtocolError, match=who_was_asked):
         accord.aggregate(state, iter(arrived[1:2]), env)
     with pytest.raises(ProtocolError, match="no client has examples"):
         accord.aggregate(state, iter([]), env)
+
+
+def test_a_refinement_without_any_chosen_client_leaves_encoders_as_they_were() -> None:
+    accord = method(refinements=1, selection={"max_encoders": 1}, ridge=0.5)
+    here, people = task(), population(sizes=(40, 25, 12, 60))
+    env = Env(here, 0, num_rounds=5)
+    states = [accord.init(env)]
+
+    def participants(round_: int) -> list[int]:
+        return [0, 1, 2] if round_ == 3 else [0, 1, 2, 3]  # the chosen is client 3
+
+    run_rounds(
+        accord,
+        sequential(accord, here, people),
+        env,
+        states[0],
+        Schedule(5, participants),
+        lambda state, record: states.append(state),
+    )
+    first, waiting, again = states[3:]
+    assert waiting.shared.keys() == {n for n in first.shared if not n.startswith("head.")}
+    for name, tensor in waiting.shared.items():
+        assert torch.equal(tensor, first.shared[name])
+    assert torch.equal(again.result["head.weight"], first.result["head.weight"])
 
 
 def test_networks_of_any_kind_work_together_and_their_columns_follow_each_other() -> None:

@@ -164,6 +164,47 @@ def test_without_room_for_all_fewer_clients_are_chosen() -> None:
     assert len(narrowed) == 9
 
 
+def test_all_encoders_count_against_the_byte_budget() -> None:
+    each = num_bytes(last_encoders(rounds())[0])
+    for times, clients in ((3, 1), (4, 1), (5, 2), (8, 3)):
+        found = last_encoders(rounds({"selection": {"byte_budget": times * each}}))
+        assert len(found) == 2 * clients + 1
+    alone = {"selection": {"byte_budget": 3 * each}}
+    assert len(last_encoders(rounds(alone, tuned=False))) == 3
+
+
+def test_a_public_encoder_takes_its_own_columns_once() -> None:
+    here, public = {**IMAGE, "models": ["cnn"]}, {"public": "random-conv,filters=16"}
+    joint = rounds({"joint": public}).encoders.joint
+    block, width = joint.block_width(task(here), 0), joint.public_width(task(here))
+    assert width > 0
+    for limit, blocks in ((3 * block + width, 3), (5 * block + width - 1, 3)):
+        algorithm = rounds({"joint": {**public, "width_limit": limit}})
+        assert not algorithm.review(task(here)).errors
+        assert len(last_encoders(algorithm, here)) == blocks
+
+
+@pytest.mark.parametrize("tuned", [True, False])
+def test_what_has_no_room_for_one_client_is_refused_before_a_run_with_what_was_set(
+    tuned: bool,
+) -> None:
+    needs, here = 2 + tuned, task()
+    width = int(here.scratch_network().feature_dim)  # type: ignore[arg-type]
+    each = num_bytes(encoder_tensors(here.scratch_network()))
+
+    def errors(columns: int, budget: int) -> tuple[str, ...]:
+        encoders = {"joint": {"width_limit": columns}, "selection": {"byte_budget": budget}}
+        return rounds(encoders, tuned=tuned).review(here).errors
+
+    assert errors(needs * width, needs * each) == ()
+    wide, heavy = errors(needs * width - 1, needs * each - 1)
+    assert f"encoders.joint.width_limit = {needs * width - 1} has no room for the {needs}" in wide
+    assert f"make a head of {needs * width} features" in wide
+    assert f"encoders.selection.byte_budget = {needs * each - 1} does not hold {needs}" in heavy
+    assert f"raise it to {needs * each} or more" in heavy
+    assert ("tuned=false" in wide) == ("tuned=false" in heavy) == tuned
+
+
 def test_conjugate_gradients_find_the_same_head() -> None:
     solve = {"by": "gradients", "exchanges": 30, "residual": 1e-9}
     exact, found = rounds({"ridge": 0.3}), rounds({"ridge": 0.3, "solve": solve})

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from fedcord.algorithms.accord.student import AccordStudent
 from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.core.contract import Env, ServerState
-from fedcord.core.errors import ConfigError
+from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.params import build
 from fedcord.core.tensors import num_bytes, select
 from fedcord.engine.rounds import RoundRecord, Schedule, run_rounds
@@ -200,6 +200,52 @@ def test_a_client_that_missed_the_teacher_learns_from_codes_of_labels() -> None:
         assert end.memory == {}
         for name, tensor in ends[0].update.tensors.items():
             assert torch.equal(end.update.tensors[name], tensor)
+
+
+def test_encoders_from_before_a_refinement_teach_nobody() -> None:
+    """A client that was away when the refined ones were summed has no answers of a mixture."""
+    algorithm = student({"refinements": 1, "refine": {"epochs": 1, "lr": 0.1}})
+    before = len(algorithm.teacher.phases)
+    state, memories, datas = by_hand(algorithm, before - 1)
+    env = Env(task(), 0, before - 1, algorithm.traits.rounds or 0)
+    sent = []
+    for k in (0, 2, 3):
+        done = algorithm.client_update(state.shared, memories[k], datas[k], env.at(k))
+        memories[k] = done.memory
+        sent.append((k, done.update))
+    state = algorithm.aggregate(state, iter(sent), env)
+    env = replace(env, round=before)
+    kept = {
+        k: algorithm.client_update(state.shared, memories[k], datas[k], env.at(k)).memory
+        for k in datas
+    }
+    assert [set(kept[k]) for k in datas] == [{"answers"}, set(), {"answers"}, {"answers"}]
+    for k in (0, 2, 3):
+        inputs = env.task.prepare(datas[k].train.inputs)
+        wanted = algorithm.teacher.predictor(state.model, {}, env.at(k)).scores(inputs)
+        assert torch.allclose(kept[k]["answers"].double(), wanted, atol=1e-6)
+
+
+def test_a_teacher_without_a_head_is_an_error_in_words() -> None:
+    algorithm = student({"solve": {"by": "gradients", "exchanges": 1}})
+    before = len(algorithm.teacher.phases)
+    state, memories, datas = by_hand(algorithm, before - 1)
+    env = Env(task(), 0, before - 1, algorithm.traits.rounds or 0)
+    sent = [
+        (k, algorithm.client_update(state.shared, memories[k], datas[k], env.at(k)).update)
+        for k in (0, 1)
+    ]
+    with pytest.raises(ProtocolError, match=r"found no head: in none of its 1 exchanges"):
+        algorithm.aggregate(state, iter(sent), env)
+
+
+def test_a_teacher_that_is_not_solved_to_the_end_is_noted() -> None:
+    for residual, noted in ((1e-9, 1), (0.5, 0)):
+        solve = {"by": "gradients", "exchanges": 2, "residual": residual}
+        algorithm = student({"solve": solve})
+        states, records = trained(algorithm, algorithm.traits.rounds or 0)
+        assert len(records[-1].notes) == noted
+        assert len(states[-1].private) == 2 * noted  # nothing else is kept
 
 
 def test_it_can_start_from_the_encoder_of_the_largest_client() -> None:

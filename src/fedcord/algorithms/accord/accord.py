@@ -37,7 +37,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedcord.algorithms.accord.choosing import misfits
+from fedcord.algorithms.accord.choosing import misfits, more_than_fit
 from fedcord.algorithms.accord.dropping import without_encoder
 from fedcord.algorithms.accord.encoder_training import KINDS, EncoderTraining
 from fedcord.algorithms.accord.encoding import Encoding, encoders_in
@@ -178,12 +178,15 @@ class Accord:
     def review(self, task: Task) -> Review:
         """What encoders and head need of the task's networks, and what the sums disclose."""
         wrong = misfits(self.selection, self.joint, self.encoder_format, task)
-        own = Review(tuple(wrong), disclosures(self._head) + self.joint.unseen(task))
+        notes = disclosures(self._head) + self.joint.unseen(task)
+        if not wrong:
+            notes += more_than_fit(self.selection, self.joint, task)
+        own = Review(tuple(wrong), notes)
         return self._training.review(task) + self.refine.review(task) + own
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """What a client's metrics show to have gone wrong."""
-        return self._clients.observations(metrics)
+        """What metrics show to have gone wrong, a client's or the server's at the end."""
+        return self._clients.observations(metrics) + self._iterative.observations(metrics)
 
     def init(self, env: Env) -> ServerState:
         """Nothing known and nothing to send: first weights follow from the seed."""
@@ -248,6 +251,7 @@ class Accord:
         if phase is Phase.ROLL_CALL:
             return state.next(encoding.chosen_by_counts(heard, env))
         if phase is Phase.REFINE:  # the head belongs to the old encoders and need not travel again
+            # of who is not there, the encoder stays as it was
             kept = {n: t for n, t in state.shared.items() if n not in HEAD}
             return state.next({**kept, **packed_encoders(encoders_in(heard, state.shared))})
         shared, encoders = encoding.handed_on(state.shared, heard, env)

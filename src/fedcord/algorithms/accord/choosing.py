@@ -29,7 +29,7 @@ def choose(
     """
 
     def cost(client: ClientId) -> Cost:
-        num_bytes = _encoder_bytes(env.task, client, form)
+        num_bytes = encoder_bytes(env.task, client, form)
         return Cost(num_bytes, joint.columns_of(env.task, client))
 
     chosen = selection.within_budget(order, cost, joint.columns_left(env.task))
@@ -46,7 +46,7 @@ def choose(
 def misfits(selection: Selection, joint: JointFeatures, form: str, task: Task) -> list[str]:
     """What cannot work with this task's networks, whoever takes part."""
     places = range(len(task.networks))
-    least = min(_encoder_bytes(task, client, form) for client in places)
+    least = min(encoder_bytes(task, client, form) for client in places)
     problems = list(joint.review(task).errors)
     if least > selection.byte_budget:
         problems.append(
@@ -54,9 +54,6 @@ def misfits(selection: Selection, joint: JointFeatures, form: str, task: Task) -
             f"takes {least} bytes as {form}; raise it to {least} or more, use a smaller model or "
             "another encoder_format."
         )
-    if selection.max_encoders is not None and not problems:
-        too_wide = joint.too_wide(selection.max_encoders, task)
-        problems += [] if too_wide is None else [too_wide]
     if selection.rule == "cka" and not _reads_numbers(task):
         problems.append(
             "selection.rule = 'cka' compares encoders on noise, which is no text; use size, "
@@ -65,7 +62,21 @@ def misfits(selection: Selection, joint: JointFeatures, form: str, task: Task) -
     return problems
 
 
-def _encoder_bytes(task: Task, client: ClientId, form: str) -> int:
+def more_than_fit(selection: Selection, joint: JointFeatures, task: Task) -> tuple[str, ...]:
+    """What to say of a bound on encoders above what the head has room for, which is no mistake."""
+    if selection.max_encoders is None or joint.too_wide(1, task) is not None:
+        return ()
+    too_wide = joint.too_wide(selection.max_encoders, task)
+    if too_wide is None:
+        return ()
+    return (
+        f"selection.max_encoders = {selection.max_encoders}: {too_wide} Where so many clients take "
+        "part, as many encoders are used as fit.",
+    )
+
+
+def encoder_bytes(task: Task, client: ClientId, form: str) -> int:
+    """Of one client's encoder as it travels."""
     return travelling_bytes(encoder_tensors(task.scratch_network(client)), form)
 
 

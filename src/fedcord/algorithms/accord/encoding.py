@@ -10,7 +10,12 @@ from torch import Tensor
 
 from fedcord.algorithms.accord.choosing import choose
 from fedcord.algorithms.accord.encoder_training import EncoderTraining
-from fedcord.algorithms.accord.joint_features import CHOSEN, JointFeatures, packed_encoders
+from fedcord.algorithms.accord.joint_features import (
+    CHOSEN,
+    JointFeatures,
+    chosen_clients,
+    packed_encoders,
+)
 from fedcord.algorithms.accord.phases import is_asked
 from fedcord.algorithms.accord.selection import Selection, by_difference, by_size, on_noise
 from fedcord.algorithms.analytic.afl import CLASS_WEIGHT, balancing_weight
@@ -19,6 +24,7 @@ from fedcord.algorithms.oneshot.member import COUNTS, MODEL
 from fedcord.core.contract import ClientId, Env, Update, Work
 from fedcord.core.errors import ProtocolError
 from fedcord.core.examples import ClientData
+from fedcord.core.names import clients_listed
 from fedcord.core.tensors import Tensors, TensorSpec, prefixed, select
 from fedcord.ops.number_format import shrink, travelling_spec
 
@@ -89,9 +95,14 @@ class Encoding:
         """What is shared from now on, and encoders for everybody.
 
         Of those chosen before whose encoder was heard, or of those chosen now.
+
+        Raises:
+            ProtocolError: none of those chosen before was heard.
         """
         models = encoders_in(heard, shared)
         if CHOSEN in shared:
+            if not models:
+                raise ProtocolError(_none_of(shared, env))
             here = {**shared, CHOSEN: torch.tensor(sorted(models))}
             return here, packed_encoders(models)
         counts = {client: heard[client].tensors[COUNTS] for client in models}
@@ -113,15 +124,17 @@ class Encoding:
 
 
 def encoders_in(heard: Mapping[ClientId, Update], shared: Tensors) -> dict[ClientId, Tensors]:
-    """The encoders that asked clients have sent, as they travelled.
-
-    Raises:
-        ProtocolError: there is none.
-    """
-    asked = (client for client in heard if is_asked(shared, client))
-    models: dict[ClientId, Tensors] = {
-        client: select(heard[client].tensors, MODEL) for client in asked
+    """The encoders that asked clients have sent, as they travelled."""
+    return {
+        client: select(heard[client].tensors, MODEL) for client in heard if is_asked(shared, client)
     }
-    if not models:
-        raise ProtocolError("no client sent an encoder; at least one is needed.")
-    return models
+
+
+def _none_of(shared: Tensors, env: Env) -> str:
+    chosen = chosen_clients(shared)
+    return (
+        f"no client sent an encoder; at least one is needed. Chosen were clients "
+        f"{clients_listed(chosen, env.names)}, and none of them was there in the round of "
+        "encoders: choose more (selection.max_encoders), let more clients take part in that round "
+        "(--participation), or ask everybody for encoders (selection.rule=all)."
+    )

@@ -13,7 +13,8 @@ the C classes; see `fedcord.ops.conjugate_gradients`.
 
 Encoders are sent with the first exchange, and clients keep them until the last. Products with G
 mean something only if they are always over the same samples, so that an exchange in which somebody
-of the first is missing is asked for again in the next one.
+of the first is missing is asked for again in the next one. If that is so in every exchange there
+is no head, which is an error; one that ends above the residual is used, and a note says so.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from fedcord.algorithms.analytic.sum_messages import STATS, SUM, check_tag
 from fedcord.core.contract import METRIC, ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.core.examples import Examples
+from fedcord.core.names import clients_listed
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec, is_finite, prefixed, select
 from fedcord.ops.conjugate_gradients import KnownProducts, new_directions
@@ -166,7 +168,36 @@ class IterativeHead:
         return state.next(self._asked(first), private, _features_of(state.shared))
 
     def continued(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
-        """The head after one more product, and what to ask for next."""
+        """The head after one more product, and what to ask for next.
+
+        Raises:
+            ProtocolError: all exchanges are over, and none has led to a head.
+        """
+        after = self._after_product(state, updates, env)
+        if env.round + 1 == env.num_rounds and WEIGHT not in after.result:
+            needed = clients_listed(after.private[MEMBERS].tolist(), env.names)
+            raise ProtocolError(
+                f"solve.by = '{GRADIENTS}' found no head: in none of its {self.solve.exchanges} "
+                f"exchanges were all clients there whose sums it is of ({needed}). Let all of them "
+                "take part (--participation 1 in these rounds), allow more exchanges "
+                "(solve.exchanges), or use solve.by=gram, which waits for nobody."
+            )
+        return after
+
+    def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
+        """What the server's metrics at the end show to have gone wrong."""
+        residual = metrics.get("residual", 0.0)
+        if self.solve.by != GRADIENTS or residual <= self.solve.residual:
+            return ()
+        return (
+            f"solve.by = '{GRADIENTS}' ended at residual {residual:.1e} after "
+            f"{metrics.get('exchanges', 0):.0f} exchanges that everybody took part in, above "
+            f"solve.residual = {self.solve.residual:g}: the head is not solved to the end; allow "
+            "more exchanges (solve.exchanges), or use solve.by=gram.",
+        )
+
+    def _after_product(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
+        """Unchanged where somebody was missing."""
         total: dict[str, Tensor] = {}
         members, samples = set[int](), 0.0
         for client, update in updates:

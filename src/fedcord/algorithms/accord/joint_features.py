@@ -97,6 +97,12 @@ class JointFeatures:
         """Whether every encoder has columns of its own in the joined vector."""
         return self.combine == "concat" and not self.projection and self.expansion == "none"
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the head gets no wider than `width_limit` by more encoders."""
+        narrowed = 0 < self.projection <= self.width_limit
+        return self.combine == "mean" or narrowed or self.expansion != "none"
+
     def num_blocks(self, chosen: list[ClientId]) -> int:
         """Blocks side by side: the chosen clients' and the public one."""
         return len(chosen) + bool(self.public)
@@ -104,7 +110,7 @@ class JointFeatures:
     def review(self, task: Task) -> Review:
         """What does not fit the task's networks, whichever clients are chosen."""
         try:
-            self._public_width(task)
+            self.public_width(task)
         except ConfigError as error:
             found = (f"joint.public = {self.public!r}: {why}" for why in error.problems)
             return Review(tuple(found))
@@ -126,7 +132,7 @@ class JointFeatures:
     def too_wide(self, num_encoders: int, task: Task) -> str | None:
         """Why a head on so many encoders would not fit, however narrow; None when it does."""
         times = num_encoders if self.combine == "concat" else 1
-        public = self._public_width(task)
+        public = self.public_width(task)
         narrowest = min(
             (self.layers.pieces(task, client) for client in range(len(task.networks))),
             key=lambda pieces: sum(pieces.values()),
@@ -160,11 +166,11 @@ class JointFeatures:
 
     def columns_of(self, task: Task, client: ClientId) -> int:
         """Columns that one more encoder adds to the head."""
-        return self.block_width(task, client) if self.keeps_blocks else 0
+        return 0 if self.is_bounded else self.block_width(task, client)
 
     def columns_left(self, task: Task) -> int:
         """Columns of the head that clients' encoders may fill."""
-        return self.width_limit - (self._public_width(task) if self.keeps_blocks else 0)
+        return self.width_limit - (0 if self.is_bounded else self.public_width(task))
 
     def num_features(self, chosen: list[ClientId], task: Task) -> int:
         """Width of the joined vector, the constant included."""
@@ -258,13 +264,14 @@ class JointFeatures:
             inputs = env.task.prepare(data.inputs[part]).to(env.task.device)
             yield features(inputs), data.labels[part]
 
-    def _public_width(self, task: Task) -> int:
+    def public_width(self, task: Task) -> int:
+        """Columns of the public encoder; 0 without one."""
         return task.fixed_network(self.public).feature_dim if self.public else 0
 
     def _joined_width(self, chosen: list[ClientId], task: Task) -> int:
         widths = [self.block_width(task, client) for client in chosen]
         joined = sum(widths) if self.combine == "concat" else widths[0]
-        return joined + self._public_width(task)
+        return joined + self.public_width(task)
 
     def _head_width(self, joined: int) -> int:
         """Features of the head but the constant, from the width of what is joined."""

@@ -4,7 +4,8 @@ With the head W and all other encoders fixed, a client moves its own encoder so 
 
     || residual − block(x) · W_block ||²,   residual = y − Σ_{other encoders} their part of the head
 
-falls on its own samples: the loss the head itself minimises. Its block is all that the head sees of
+falls on its own samples, weighted by class where the head's are: the loss the head itself
+minimises. Its block is all that the head sees of
 it, pooled maps included. Then the head is solved again. What it costs is two more exchanges each
 time.
 """
@@ -22,6 +23,7 @@ from fedcord.algorithms.accord.joint_features import (
     chosen_clients,
     received_encoder,
 )
+from fedcord.algorithms.analytic.afl import CLASS_WEIGHT
 from fedcord.algorithms.analytic.closed_form import WEIGHT, aligned
 from fedcord.algorithms.kit.encoder import encoder_tensors, encoder_with
 from fedcord.algorithms.kit.local_sgd import LocalSGD
@@ -39,7 +41,7 @@ def refined_encoder(
     Args:
         joint: must keep a block of columns for every encoder.
         local: how to train.
-        shared: the chosen encoders and the head.
+        shared: the chosen encoders, the head and its class weights, if it has any.
         data: the client's training samples.
         env: the client's place; it must be one of the chosen.
     """
@@ -53,16 +55,25 @@ def refined_encoder(
     outputs = joint.layers.outputs(env.task, env.client)
     widths = list(joint.layers.pieces(env.task, env.client).values())
     num_blocks = joint.num_blocks(chosen)
+    counted = _counted(shared, data.labels, env)
 
     def loss(network: nn.Module, inputs: Tensor, numbers: Tensor) -> Tensor:
         block = outputs(cast(Network, network), inputs)
         features = joint.scaled(block, widths, num_blocks, _shortened)
-        return (residual[numbers] - features @ own).square().sum(dim=1).mean()
+        squared = (residual[numbers] - features @ own).square().sum(dim=1)
+        return (squared if counted is None else counted[numbers] * squared).mean()
 
     # what a sample's residual is depends on which sample it is, so labels are their numbers
     numbered = Examples(data.inputs, torch.arange(len(data)))
     metrics = local.train(network, numbered, loss, env)
     return encoder_tensors(network), metrics
+
+
+def _counted(shared: Tensors, labels: Tensor, env: Env) -> Tensor | None:
+    """How much the head counts each sample, [N] float32; None where it counts all alike."""
+    if CLASS_WEIGHT not in shared:
+        return None
+    return shared[CLASS_WEIGHT][labels].float().to(env.task.device)
 
 
 def _shortened(rows: Tensor, root: float) -> Tensor:

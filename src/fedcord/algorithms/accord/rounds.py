@@ -11,8 +11,8 @@ be chosen over another and the classifier still does not depend on who holds wha
     φ(x) = blocks of ( averaged, averaged and trained on by m = 1…M, trained alone by m = 1…M ), 1
 
 Travels: as the inner method for `rounds` rounds; then as accord, and in one round between encoders
-and sums down the averaged network to the chosen, up what each has made of it; with the sums, down
-all 2M + 1 encoders. Stays: samples, features.
+and sums down the averaged network to everybody, up what each of the chosen has made of it; with the
+sums, down all 2M + 1 encoders. Stays: samples, features.
 
 | symbol | here |
 |---|---|
@@ -35,6 +35,7 @@ from typing import Any
 import torch
 
 from fedcord.algorithms.accord.accord import ENCODERS_USED, Accord
+from fedcord.algorithms.accord.choosing import encoder_bytes
 from fedcord.algorithms.accord.joint_features import (
     CHOSEN,
     ENCODER,
@@ -143,6 +144,8 @@ class AccordRounds:
         """What averaging, training and the head need; one network for all."""
         found = self._averaged_head.review(task) + self.encoders.review(task)
         found += self.tuning.review(task)
+        if not found.errors:
+            found += Review(tuple(self._without_room(task)))
         if len(task.networks) == 1:
             return found
         wrong = (
@@ -151,7 +154,7 @@ class AccordRounds:
         return found + Review(errors=(wrong,))
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """What a client's metrics show to have gone wrong with its own encoder."""
+        """What metrics show to have gone wrong with a client's own encoder, or with the head."""
         return self.encoders.observations(metrics)
 
     def needs_only(self, env: Env) -> Combination | None:
@@ -264,15 +267,44 @@ class AccordRounds:
         return Part.ACCORD, dataclasses.replace(env, round=round_, num_rounds=len(phases))
 
     def _leaving_room(self, env: Env) -> Accord:
-        """Accord that chooses no more clients than the head has columns for, with all blocks."""
-        joint, task = self.encoders.joint, env.task
-        if not joint.keeps_blocks:
-            return self.encoders
-        left = joint.width_limit - joint.block_width(task, AVERAGED)
-        limit = max(left // (2 if self.tuned else 1), joint.block_width(task, 0))
-        return dataclasses.replace(
-            self.encoders, joint=dataclasses.replace(joint, width_limit=limit)
-        )
+        """Accord that chooses no more clients than there is room for, with all their blocks.
+
+        Room is columns of the head and bytes of encoders.
+
+        Raises:
+            ConfigError: there is none for one client, and nobody asked for a review.
+        """
+        joint, selection, task = self.encoders.joint, self.encoders.selection, env.task
+        if problems := self._without_room(task):
+            raise ConfigError(problems)
+        of_client, averaged = 1 + self.tuned, encoder_bytes(task, 0, self.encoders.encoder_format)
+        budget = (selection.byte_budget - averaged) / of_client
+        selection = dataclasses.replace(selection, byte_budget=budget)
+        if not joint.is_bounded:
+            public = joint.public_width(task)
+            left = joint.width_limit - public - joint.block_width(task, AVERAGED)
+            joint = dataclasses.replace(joint, width_limit=public + left // of_client)
+        return dataclasses.replace(self.encoders, joint=joint, selection=selection)
+
+    def _without_room(self, task: Task) -> list[str]:
+        """What limits have no room for, with the encoders that go with a single client."""
+        joint, form = self.encoders.joint, self.encoders.encoder_format
+        least, problems = 2 + self.tuned, list[str]()
+        which = "the averaged network, " + "the same trained on, " * self.tuned + "a client's own"
+        fewer = "; tuned=false needs one less" if self.tuned else ""
+        if (too_wide := joint.too_wide(least, task)) is not None:
+            problems.append(
+                f"encoders.joint.width_limit = {joint.width_limit} has no room for the {least} "
+                f"encoders of a head with one client ({which}){fewer}: {too_wide}"
+            )
+        needed, budget = least * encoder_bytes(task, 0, form), self.encoders.selection.byte_budget
+        if needed > budget:
+            problems.append(
+                f"encoders.selection.byte_budget = {budget:g} does not hold {least} encoders "
+                f"({which}), which take {needed} bytes as {form}; raise it to {needed} or more, "
+                f"use a smaller model or another encoders.encoder_format{fewer}."
+            )
+        return problems
 
     def _joined(
         self, state: ServerState, heard: Mapping[ClientId, Update], env: Env

@@ -10,6 +10,13 @@ from fedcord.algorithms.analytic import hiding
 def setting_rules(head: Head, solve: Solve, balanced: bool, refinements: int) -> list[str]:
     """What is wrong with the settings whatever the task, in words."""
     problems = hiding.misfits(head.privacy, balanced) + _without_gram(head, solve, refinements)
+    # with noise, eigenvalues are lifted to what it allows, whatever λ was asked for
+    if head.personal and head.ridge == 0 and not head.privacy.is_on:
+        problems.append(
+            "personal and ridge = 0: personal heads are pulled to the common one along the Gram "
+            "matrix, which is not invertible without a ridge where features depend on each other; "
+            "use ridge=gcv or a number above 0, or leave personal out."
+        )
     if not refinements:
         return problems
     given = f"refinements = {refinements}"

@@ -4,9 +4,10 @@ Reference: this library; distillation is that of Hinton, Vinyals and Dean (2015)
 error of Ba and Caruana (2014); the rounds are FedAvg's.
 
 accord ends with M encoders under one head: every prediction takes M forward passes, and
-`refinements` are not shown to gain anything. Here accord is the teacher. Once its head is solved, clients train one network
-by federated averaging, each on its own samples, towards the teacher's scores of them. Those are the
-same function of a sample at every client, whatever classes it has, which labels are not.
+`refinements` are not shown to gain anything. Here accord is the teacher. Once its head is solved,
+clients train one network by federated averaging, each on its own samples, towards the teacher's
+scores of them. Those are the same function of a sample at every client, whatever classes it has,
+which labels are not.
 
     loss = (1 − w) · CE(label, student(x)) + w · ‖teacher(x) − student(x)‖²
 
@@ -36,6 +37,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedcord.algorithms.accord.accord import Accord
+from fedcord.algorithms.accord.iterative import EXCHANGES, RESIDUAL
 from fedcord.algorithms.accord.joint_features import (
     CHOSEN,
     ENCODER,
@@ -48,6 +50,7 @@ from fedcord.algorithms.averaging.fedavg import FedAvg
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.kit.model_exchange import MODEL, model_update, received_model
 from fedcord.core.contract import (
+    METRIC,
     ClientId,
     ClientResult,
     Combination,
@@ -135,7 +138,7 @@ class AccordStudent:
         return self.teacher.review(task) + self._averaging.review(task)
 
     def observations(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """What a client's metrics show to have gone wrong with its encoder."""
+        """What metrics show to have gone wrong with a client's encoder, or the teacher's head."""
         return self.teacher.observations(metrics)
 
     def needs_only(self, env: Env) -> Combination | None:
@@ -166,7 +169,8 @@ class AccordStudent:
             here = self._teachers(env)
             done = self.teacher.client_update(shared, memory, data, here)
             held = _encoders(shared) or select(memory, TEACHER)
-            kept = prefixed(TEACHER, held) if self.student.weight else {}
+            is_wanted = self.student.weight > 0 and env.round > self._settled
+            kept = prefixed(TEACHER, held) if is_wanted else {}
             return ClientResult(done.update, {**done.memory, **kept})
         here = self._students(env)
         if self.student.weight == 0 or here.round >= self.student.rounds:
@@ -180,7 +184,7 @@ class AccordStudent:
         """The teacher, then the mean of students."""
         if not self._is_teachers(env):
             after = self._averaging.aggregate(state, updates, self._students(env))
-            return dataclasses.replace(after, private={}, result={})
+            return dataclasses.replace(after, private=_unsolved(state.private), result={})
         sizes: dict[ClientId, float] = {}
         after = self.teacher.aggregate(state, _noted(updates, sizes), self._teachers(env))
         largest = self._largest(state, after, sizes, env)
@@ -192,8 +196,10 @@ class AccordStudent:
             encoder = received_encoder(made, int(largest[LARGEST]))
             first = {**first, **prefixed(MODEL, encoder)}
         head = {} if self.student.weight == 0 else {name: made[name] for name in (WEIGHT, SEEN)}
+        is_solved = not self.teacher.observations(_metrics(after.private))
+        kept = {} if is_solved else _unsolved(after.private)
         # the teacher answers until there is a student that has learnt anything
-        return dataclasses.replace(after, shared={**first, **head}, private={}, result=made)
+        return dataclasses.replace(after, shared={**first, **head}, private=kept, result=made)
 
     def predictor(self, shared: Tensors, memory: Tensors, env: Env) -> Predictor:
         """The student; the teacher as long as there is none."""
@@ -205,6 +211,12 @@ class AccordStudent:
     def _before(self) -> int:
         """Rounds that make the teacher."""
         return len(self.teacher.phases)
+
+    @property
+    def _settled(self) -> int:
+        """The last round that changes encoders; what is sent later is the teacher's to the end."""
+        changing = (Phase.ENCODE, Phase.REFINE)
+        return max(number for number, phase in enumerate(self.teacher.phases) if phase in changing)
 
     @property
     def _averaging(self) -> FedAvg:
@@ -304,6 +316,15 @@ def _noted(updates: Updates, sizes: dict[ClientId, float]) -> Updates:
     for client, update in updates:
         sizes[client] = update.weight
         yield client, update
+
+
+def _unsolved(private: Tensors) -> dict[str, Tensor]:
+    """How a teacher's head ended that was not solved to the end, which the last round tells of."""
+    return {name: private[name] for name in (RESIDUAL, EXCHANGES) if name in private}
+
+
+def _metrics(private: Tensors) -> dict[str, float]:
+    return {name: float(tensor) for name, tensor in select(private, METRIC).items()}
 
 
 def _encoders(shared: Tensors) -> dict[str, Tensor]:
