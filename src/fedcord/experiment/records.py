@@ -218,7 +218,7 @@ def _work(
             total[client] = total.get(client, Passes()) + Passes.from_plain(own)
     whole = sum(total.values(), Passes())
     seconds = [line["cpu_seconds"] for line in rounds if "cpu_seconds" in line]
-    most = max(total.values(), key=lambda own: own.forward + own.backward, default=Passes())
+    most = max(total.values(), key=lambda own: own.compute, default=Passes())
     return {
         "work": {
             "forward": whole.forward,
