@@ -22,6 +22,7 @@ from fedcord.store.plan_record import PlanRecord
 from fedcord.store.study_plan import BEST_OTHER, Comparison
 
 TITLE = "Plan"
+PLANNED, WRITTEN = "Planned before the first run", "Written after the first run"
 ENDS = (".", "?", "!")
 SHORT = 12
 """Digits of a commit that are shown."""
@@ -82,8 +83,8 @@ class StudyPlanned:
             return f"Not shown to be planned: {record.reason} (first run {first})."
         where = f"commit {record.commit[:SHORT]} of {record.committed}, first run {first}"
         if self.is_planned:
-            return f"Planned before the first run: {where}."
-        return f"Written after the first run: {where}."
+            return f"{PLANNED}: {where}."
+        return f"{WRITTEN}: {where}."
 
     @property
     def lines(self) -> list[tuple[str, str]]:
