@@ -65,6 +65,7 @@ def reproduction_page(
         lines += ["", f"## {part}", "", short_markdown(board)]
         if board.plan is not None:
             lines += ["", pipe_table(*board.plan.table(board.metric))]
+            lines += ["", board.plan.correction(is_one_part=part != WHOLE)]
         lines += ["", f"Run from {_dates(board)}."]
     reasons = {part: " ".join(reason.split()) for part, reason in lacking.items()}
     lines += [f"\n{part} {NOT_RUN} {reason}" for part, reason in reasons.items()]
