@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from fedcord.engine.requests import unpack
+from fedcord.engine.requests import TOOK, unpack
 from fedcord.engine.reuse import CHECKSUM
+from fedcord.experiment.records import cost_record
 from fedcord.experiment.run import Place, run
 from fedcord.store.run_folder import RunFolder
 from tests.faults.small_runs import config, quick
@@ -30,6 +31,14 @@ def cpu_seconds(path: Path) -> float:
 
 def done(tmp_path: Path, **settings: Any) -> dict[str, Any]:
     return run(config(model=("mlp:2",), **settings), Place(tmp_path / "run"))
+
+
+def test_the_busiest_client_is_who_computes_most() -> None:
+    """Who looks at more examples without learning from them has more passes and less to do."""
+    took = {"0": [100, 0], "1": [60, 39]}
+    line = {"clients": 2, "refused": [], "bytes_up": 0, "bytes_down": 0, TOOK: took}
+    work = cost_record(config(), [line], {}, 0, {})["work"]
+    assert (work["most_forward"], work["most_backward"]) == (60, 39)
 
 
 def test_averaging_need_not_send_the_first_model_but_has_to_deliver_the_last(

@@ -1,6 +1,7 @@
 """Plans in reports: what may be called planned, what was done otherwise, and what came out."""
 
 import json
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,30 @@ def test_planned_comparisons_are_corrected_among_themselves(
     assert [named.p, best.p] == pytest.approx(p_values)
     assert [named.p_holm, best.p_holm] == pytest.approx(holm(p_values))
     assert board.to_json()["plan"]["results"][0]["p"] == pytest.approx(p_values[0])
+
+
+def test_comparisons_whose_runs_are_missing_are_corrected_for(
+    write_study: StudyWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else p falls by leaving runs out that were planned."""
+    own = plan(primary=["moon - fedavg", "moon - never-run", "never-run - fedavg"])
+    board = board_of(write_study(SCORES), own, monkeypatch, day=2)
+    assert board.plan is not None
+    named, *missing = board.plan.results
+    p = paired_difference(SCORES["moon"], SCORES["fedavg"]).t_p
+    assert p is not None
+    assert 3 * p < 1
+    assert named.p_holm == pytest.approx(3 * p)
+    assert [result.p_holm for result in missing] == [None, None]
+    said = "p with Holm's correction for 3 planned comparisons"
+    more = " 2 of them not tested, counted as p = 1."
+    assert f"{said}.{more}" in to_markdown(board)
+    assert f"{said}.{more}" in unescape(render_page(board, Panels()))
+    # where a plan is asked of several parts, each has a correction of its own
+    page = reproduction_page({**ABOUT, "judges": "nothing"}, {"a": board, "b": board}, [], {})
+    assert page.count(f"{said} of this part alone.{more}") == 2
+    page = reproduction_page({**ABOUT, "judges": "nothing"}, {"all": board}, [], {})
+    assert f"{said}.{more}" in page
 
 
 def test_who_is_not_ahead_of_all_others_has_not_beaten_them(

@@ -119,3 +119,13 @@ def test_parts_are_named_where_there_are_several(board: Leaderboard) -> None:
     rows = [Beside(figure(part=part, value=1.0), None, "not run") for part in ("a", "b")]
     assert published_markdown(rows).startswith("| part | method |")
     assert published_markdown(rows[:1]).startswith("| method |")
+
+
+def test_a_page_names_the_only_part_of_several_that_was_run(board: Leaderboard) -> None:
+    """It is joined by others when they are run; and why one was not is one line."""
+    rows = [Beside(figure(part="a", value=1.0), None, "not run")]
+    about = dict.fromkeys(("study", "scale", "title", "source", "setting", "note"), "x")
+    about |= {"judges": "directions", "command": "fedcord reproduce s"}
+    page = reproduction_page(about, {"a": board}, rows, {"b": "no data;\nfetch it"})
+    assert "| part | method |" in page
+    assert page.endswith("\nb was not run: no data; fetch it\n")

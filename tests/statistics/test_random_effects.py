@@ -76,6 +76,41 @@ def test_a_data_set_without_spread_does_not_outweigh_all_others() -> None:
     )
 
 
+def test_spread_that_is_only_rounding_is_none() -> None:
+    """Three more right of 359 in every seed: exact to the last bit, and known no better for it."""
+    right = np.array([348, 306, 339])
+    flat = (right + 1) / 359 - right / 359
+    other = np.array([1, -1, 1]) / 359
+    means, variance = [flat.mean(), other.mean()], other.var(ddof=1) / 3
+    assert 0 < flat.var(ddof=1) / 3 < 1e-30
+    found = random_effects(means, [flat.var(ddof=1) / 3, variance])
+    assert found == random_effects(means, [0.0, variance])
+    assert found.p == pytest.approx(0.392, abs=5e-4)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_variances_of_any_size_have_an_interval(size: float) -> None:
+    """Also where the variance between data sets is all there is, to the last bit."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        y = rng.normal(size=rng.integers(2, 9)) * size
+        v = 10 ** rng.uniform(-45, -1, size=len(y)) * size**2
+        found = random_effects(y.tolist(), v.tolist())
+        assert found.p is not None
+        assert found.spread is not None
+        assert 0 <= found.spread <= np.std(y, ddof=1) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e6])
+def test_the_unit_does_not_matter(size: float) -> None:
+    y, v = np.array([0.05, 0.2, 0.4, 0.1]), np.array([1e-3, 2e-3, 1e-3, 5e-3])
+    found = random_effects(y.tolist(), v.tolist())
+    scaled = random_effects((y * size).tolist(), (v * size**2).tolist())
+    assert found.spread is not None
+    assert scaled.p == pytest.approx(found.p, rel=1e-9)
+    assert scaled.spread == pytest.approx(found.spread * size, rel=1e-9, abs=0)
+
+
 def test_the_interval_covers_what_it_claims() -> None:
     """Six data sets with five seeds each, whose own spread has to be estimated."""
     rng = np.random.default_rng(0)
@@ -92,7 +127,11 @@ def test_the_interval_covers_what_it_claims() -> None:
 
 @pytest.mark.parametrize(
     ("means", "variances", "reason"),
-    [([0.1], [0.01], "one data set says nothing"), ([0.1, 0.1], [0.0, 0.0], "all 2 data sets")],
+    [
+        ([0.1], [0.01], "one data set says nothing"),
+        ([0.1, 0.1], [0.0, 0.0], "all 2 data sets"),
+        ([0.1, 0.1 + 2e-17], [1e-34, 0.0], "all 2 data sets"),
+    ],
 )
 def test_what_cannot_be_said_is_not(
     means: list[float], variances: list[float], reason: str
@@ -101,6 +140,10 @@ def test_what_cannot_be_said_is_not(
     assert found.mean == pytest.approx(0.1)
     assert found.p is found.spread is None
     assert reason in found.interval.reason
+
+
+def test_means_whose_square_vanishes_agree() -> None:
+    assert random_effects([1e-200, 2e-200], [0.0, 0.0]).p is None
 
 
 def test_variances_that_are_none_are_refused() -> None:

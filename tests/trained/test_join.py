@@ -70,11 +70,41 @@ def test_a_late_client_is_in_as_if_from_the_start(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
     run = read_finished(tmp_path / "seed-0-with-3")
     assert run.partition["num_clients"] == run.result["clients"] == 4
-    assert run.result["bytes_up"] > read_finished(tmp_path / "seed-0").result["bytes_up"]
+    # which includes what it cost, by every rule
+    for name in ("bytes_up", "bytes_down", "traffic", "complete_traffic"):
+        assert run.result[name] == whole[name]
+    assert run.result["complete_traffic"]["delivery"] > 0
+    line = json.loads((tmp_path / "seed-0-with-3" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (line["clients"], line["bytes_up"]) == (4, whole["bytes_up"])
     torch.testing.assert_close(
         torch.tensor(run.partition["counts"][3]),
         torch.from_numpy(np.bincount(data.train.labels[3::4], minlength=2)),
     )
+
+
+def test_who_comes_late_costs_what_the_others_did(tmp_path: Path) -> None:
+    """Of a method with encoders, passes and personal models; there all clients are of one size."""
+    late = _three_of_four(tmp_path)
+    three = f"npz:{tmp_path / 'three.npz'}?scale=none"
+    params = {"local": {"epochs": 1, "batch_size": 8}, "personal": True}
+    settings: dict[str, Any] = {"partition": "natural:site", "clients": 0, "validation": 0.0}
+    settings |= {"test": 0.0, "params": params}
+    before = finished(tmp_path / "accord", "accord", name=three, **settings)
+    result_of("join", "accord", "--data", late, "--name", "late", cwd=tmp_path)
+    result = read_finished(tmp_path / "accord-with-3").result
+    # it trains no encoder: it looks through theirs for the head, and for a model of its own
+    looks = (before["work"]["forward"] - before["work"]["backward"]) // 3
+    assert looks > 0
+    assert result["work"]["forward"] == before["work"]["forward"] + looks
+    assert result["work"]["backward"] == before["work"]["backward"]
+    assert result["work"]["most_forward"] == before["work"]["most_forward"]
+    assert result["work"]["cpu_seconds"] > before["work"]["cpu_seconds"]
+    for name in ("personalisation", "evaluation"):
+        assert 3 * result["traffic"][name]["down"] == 4 * before["traffic"][name]["down"]
+    old, new = before["complete_traffic"], result["complete_traffic"]
+    assert 3 * new["delivery"] == 4 * old["delivery"]
+    assert new["up"] == result["bytes_up"] > old["up"]
+    assert new["down"] == result["traffic"]["training"]["down"] + new["delivery"]
 
 
 def test_reports_mark_the_run_and_keep_it_out_of_the_study(tmp_path: Path) -> None:

@@ -36,6 +36,11 @@ class Passes:
     backward: int = 0
     cpu_seconds: float = 0.0
 
+    @property
+    def compute(self) -> int:
+        """Passes forward, and twice those backward, which cost about two forward ones."""
+        return self.forward + 2 * self.backward
+
     def plain(self) -> list[int]:
         """The passes, as JSON can hold them; they are the same whenever work is done again."""
         return [self.forward, self.backward]

@@ -147,7 +147,7 @@ def forget_client(
                 after = _taken_out(experiment, people, source, plan, is_again=is_again)
                 difference = model_difference(after, solved_again(experiment, people, after))
             with open_federation(experiment) as people:  # who keeps nothing yet
-                new = evaluated(experiment, people, source, after, plan.marks(), plan.forgotten)
+                new, _ = evaluated(experiment, people, source, after, plan.marks(), plan.forgotten)
         target = folder if in_place else RunFolder(out or _beside(run, source.result, plan))
         if in_place:
             folder.write_json(FORGETTING, dataclasses.asdict(plan))

@@ -12,6 +12,7 @@ from typing import Any
 from fedcord.algorithms.analytic.ledger import ledger_rows
 from fedcord.core.contract import ClientId, Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
+from fedcord.core.passes import Passes
 from fedcord.engine.federation import Federation
 from fedcord.engine.requests import Reply, Request, Verb
 from fedcord.engine.rounds import evaluate_model
@@ -92,8 +93,8 @@ def evaluated(
     state: ServerState,
     marks: Mapping[str, Any],
     without: Sequence[ClientId] = (),
-) -> SourceRun:
-    """Everything the run has said about its model, said about the new one.
+) -> tuple[SourceRun, Mapping[ClientId, Passes]]:
+    """Everything the run has said about its model, said about the new one; costs stay as they were.
 
     Args:
         experiment: the run's, with everybody who is in the new one.
@@ -102,6 +103,9 @@ def evaluated(
         state: of the new one.
         marks: what result and provenance say of how it was made.
         without: clients that are there and not asked.
+
+    Returns:
+        The new run, and what making their own models took clients.
     """
     config, algorithm = experiment.config, experiment.algorithm
     test = Request("evaluate", state.model, state.round - 1, state.round, config.seed, state.round)
@@ -112,9 +116,8 @@ def evaluated(
     members = sorted(people.members.items())
     rest = [k for k, member in members if member.train > 0 and k not in without]
     # personal models are made anew: the old ones hold what others had learnt from the client
-    clients = end_with_clients(experiment.plan, people, state, rest, in_full).record(
-        len(members), {}
-    )
+    ended = end_with_clients(experiment.plan, people, state, rest, in_full)
+    clients = ended.record(len(members), {})
     checkpoint = Checkpoint(state, people.gather_memory())
     result = {
         **source.result,
@@ -127,7 +130,7 @@ def evaluated(
     costs = [{k: line[k] for k in COSTS if k in line} for line in source.metrics]
     costs[-1] |= tested
     provenance = {**source.provenance, **marks}
-    return SourceRun(checkpoint, source.settings, provenance, costs, result)
+    return SourceRun(checkpoint, source.settings, provenance, costs, result), ended.took
 
 
 def make_run(

@@ -136,8 +136,6 @@ def result_record(
 ) -> dict[str, Any]:
     """The content of `result.json`."""
     config, last = plan.config, metrics[-1]
-    passed = _added([*(line.get("traffic", {}) for line in metrics), _traffic(after)])
-    counted = [passed.get(phase, {}) for phase in (*ROUND, "personalisation")]
     return {
         "algorithm": config.algorithm,
         "dataset": config.dataset,
@@ -153,9 +151,7 @@ def result_record(
         "balanced_accuracy": last.get("balanced_accuracy"),  # older versions did not measure it
         "loss": last["loss"],
         **measured,
-        "bytes_up": sum(traffic.get("up", 0) for traffic in counted),
-        "bytes_down": sum(traffic.get("down", 0) for traffic in counted),
-        "traffic": passed,
+        **traffic_record(metrics, after),
         **cost,
         "seconds": round(sum(line["seconds"] for line in metrics), 3),
         "refused": sum(len(line["refused"]) for line in metrics),
@@ -169,6 +165,49 @@ def result_record(
         "run_dir": str(out),
         **{k: v for k, v in last.items() if k.startswith("per_") or k in ABOUT_ACCURACY},
     }
+
+
+def traffic_record(
+    metrics: Sequence[Mapping[str, Any]], after: Mapping[Phase, Traffic]
+) -> dict[str, Any]:
+    """Bytes of all rounds and of what passed after the last."""
+    passed = _added([*(line.get("traffic", {}) for line in metrics), _traffic(after)])
+    counted = [passed.get(phase, {}) for phase in (*ROUND, "personalisation")]
+    return {
+        "bytes_up": sum(traffic.get("up", 0) for traffic in counted),
+        "bytes_down": sum(traffic.get("down", 0) for traffic in counted),
+        "traffic": passed,
+    }
+
+
+def with_late(
+    line: Mapping[str, Any],
+    count: int,
+    passed: Traffic,
+    took: Mapping[ClientId, Passes],
+    cpu_seconds: float | None,
+) -> dict[str, Any]:
+    """A round's line with the costs of clients that took part in it after it was over.
+
+    Args:
+        line: of the round.
+        count: how many they are.
+        passed: what they were sent for it and answered.
+        took: their passes, of those who tell.
+        cpu_seconds: of their work and the server's; None where that is not known.
+    """
+    late: dict[str, Any] = {
+        **line,
+        "clients": line["clients"] + count,
+        "bytes_up": line["bytes_up"] + passed.up,
+        "bytes_down": line["bytes_down"] + passed.down,
+        "traffic": _added([line.get("traffic", {}), _traffic({"training": passed})]),
+        TOOK: {**line.get(TOOK, {}), **{str(client): own.plain() for client, own in took.items()}},
+    }
+    before = late.pop("cpu_seconds", None)
+    if before is not None and cpu_seconds is not None:
+        late["cpu_seconds"] = round(before + cpu_seconds, 6)
+    return late
 
 
 def cost_record(
@@ -218,7 +257,7 @@ def _work(
             total[client] = total.get(client, Passes()) + Passes.from_plain(own)
     whole = sum(total.values(), Passes())
     seconds = [line["cpu_seconds"] for line in rounds if "cpu_seconds" in line]
-    most = max(total.values(), key=lambda own: own.forward + own.backward, default=Passes())
+    most = max(total.values(), key=lambda own: own.compute, default=Passes())
     return {
         "work": {
             "forward": whole.forward,

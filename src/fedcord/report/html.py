@@ -116,7 +116,8 @@ def _plan_section(board: Leaderboard) -> str:
     )
     return (
         f"<section><h2>{PLAN}</h2><p>{escape(board.plan.standing)}</p><dl>{said}</dl>"
-        f"{text_table(board, PLAN, *board.plan.table(board.metric))}</section>"
+        f"{text_table(board, PLAN, *board.plan.table(board.metric))}"
+        f"<p>{escape(board.plan.correction())}</p></section>"
     )
 
 

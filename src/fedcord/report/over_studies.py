@@ -19,6 +19,7 @@ from fedcord.statistics import (
     random_effects,
     stratified_difference,
 )
+from fedcord.statistics.intervals import is_flat
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,19 @@ def over_studies(pairs: Sequence[tuple[Row, Row]], datasets: Sequence[str]) -> O
 
 @dataclass(frozen=True)
 class _Stratum:
-    """Differences that depend on no others: of one study, or of several by seed."""
+    """Differences that depend on no others: of one study, or of several by seed.
+
+    Attributes:
+        dataset: of all of them.
+        num_studies: how many it stands for.
+        differences: [n].
+        scale: size of the scores they are differences of.
+    """
 
     dataset: str
     num_studies: int
     differences: NDArray[np.float64]
+    scale: float
 
     @property
     def mean(self) -> float:
@@ -73,9 +82,11 @@ class _Stratum:
 
     @property
     def variance(self) -> float:
-        """Of the mean; 0 of a single pair, for which the spread of other data sets has to do."""
+        """Of the mean; 0 without any spread, for which that of other data sets has to do."""
         n = len(self.differences)
-        return float(self.differences.var(ddof=1)) / n if n > 1 else 0.0
+        if n == 1 or is_flat(self.differences, self.scale):
+            return 0.0
+        return float(self.differences.var(ddof=1)) / n
 
 
 def _differences(row: Row, baseline: Row) -> NDArray[np.float64]:
@@ -89,10 +100,11 @@ def _strata(pairs: Sequence[tuple[Row, Row]], datasets: Sequence[str]) -> list[_
     for data in dict.fromkeys(datasets):
         own = [pair for pair, name in zip(pairs, datasets, strict=True) if name == data]
         differences = [_differences(*pair) for pair in own]
+        scale = max(np.abs(over_shared_seeds(*pair)).max() for pair in own)
         if len({shared_seeds(*pair) for pair in own}) == 1:
-            found.append(_Stratum(data, len(own), np.mean(differences, axis=0)))
+            found.append(_Stratum(data, len(own), np.mean(differences, axis=0), scale))
         else:
-            found += [_Stratum(data, 1, each) for each in differences]
+            found += [_Stratum(data, 1, each, scale) for each in differences]
     return found
 
 

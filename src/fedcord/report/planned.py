@@ -1,9 +1,9 @@
 """What a study set out to show, whether that was written before its runs, and what came out.
 
 A comparison is called planned only if a commit says so that is older than the first run. Its p is
-corrected for the other planned comparisons alone. That one method beats the best other, whichever
-that turns out to be, is shown if it beats every other: the largest of their p counts, and 1 where
-it is not ahead.
+corrected for all planned comparisons, also those whose runs are missing, and for no others. That
+one method beats the best other, whichever that turns out to be, is shown if it beats every other:
+the largest of their p counts, and 1 where it is not ahead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from fedcord.metrics.registry import Metric
 from fedcord.report.load import Run
-from fedcord.report.numbers import NOTHING, listed, p_value
+from fedcord.report.numbers import NOTHING, counted, listed, p_value
 from fedcord.report.row import Row, over_shared_seeds
 from fedcord.report.scores import gap_heading, score_cell_bracket, score_gap
 from fedcord.statistics import PairedDifference, holm, paired_difference
@@ -22,6 +22,7 @@ from fedcord.store.plan_record import PlanRecord
 from fedcord.store.study_plan import BEST_OTHER, Comparison
 
 TITLE = "Plan"
+PLANNED, WRITTEN = "Planned before the first run", "Written after the first run"
 ENDS = (".", "?", "!")
 SHORT = 12
 """Digits of a commit that are shown."""
@@ -36,7 +37,7 @@ class PrimaryResult:
         against: the contender that "best other" turned out to be; else the one that was named.
         difference: paired by seed; None where runs are missing.
         p: before correction.
-        p_holm: corrected for the planned comparisons.
+        p_holm: corrected for all planned comparisons.
     """
 
     comparison: Comparison
@@ -82,8 +83,8 @@ class StudyPlanned:
             return f"Not shown to be planned: {record.reason} (first run {first})."
         where = f"commit {record.commit[:SHORT]} of {record.committed}, first run {first}"
         if self.is_planned:
-            return f"Planned before the first run: {where}."
-        return f"Written after the first run: {where}."
+            return f"{PLANNED}: {where}."
+        return f"{WRITTEN}: {where}."
 
     @property
     def lines(self) -> list[tuple[str, str]]:
@@ -109,6 +110,17 @@ class StudyPlanned:
             interval = NOTHING if found is None else score_cell_bracket(found.interval, metric)
             rows.append([own.words, gap, interval, p_value(own.p_holm)])
         return [*head, "p (Holm)"], rows
+
+    def correction(self, is_one_part: bool = False) -> str:
+        """What p is corrected for, below the table.
+
+        Args:
+            is_one_part: whether other parts of the study have tables of their own.
+        """
+        said = f"p with Holm's correction for {counted(len(self.results), 'planned comparison')}"
+        said += " of this part alone." if is_one_part else "."
+        untested = sum(own.p is None for own in self.results)
+        return said + (f" {untested} of them not tested, counted as p = 1." if untested else "")
 
     def markdown(self) -> list[str]:
         """Paragraphs, without the results."""
@@ -185,9 +197,19 @@ def _deviations(record: PlanRecord, seeds: Sequence[int]) -> list[str]:
 def primary_results(record: PlanRecord, rows: Sequence[Row]) -> tuple[PrimaryResult, ...]:
     """The planned comparisons, each over the seeds that both sides have finished."""
     found = [_result(own, rows) for own in record.plan.primary]
-    adjusted = holm([p for *_, p in found])
+    adjusted = corrected([p for *_, p in found])
     each = zip(record.plan.primary, found, adjusted, strict=True)
     return tuple(PrimaryResult(own, *result, p_holm) for own, result, p_holm in each)
+
+
+def corrected(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
+    """Holm's over all that was planned: what is not tested has p = 1, or leaving it out would pay.
+
+    Args:
+        p_values: one per comparison; None, which stays, where it could not be tested.
+    """
+    adjusted = holm([1.0 if p is None else p for p in p_values])
+    return tuple(None if p is None else own for p, own in zip(p_values, adjusted, strict=True))
 
 
 def _result(

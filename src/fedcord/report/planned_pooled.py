@@ -16,11 +16,10 @@ from fedcord.metrics.registry import METRICS
 from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.numbers import NOTHING, counted, p_value
 from fedcord.report.over_studies import OverStudies, over_studies
-from fedcord.report.planned import in_words, p_of_beating_all
+from fedcord.report.planned import corrected, in_words, p_of_beating_all
 from fedcord.report.row import Row, shared_seeds
 from fedcord.report.scores import gap_heading, score, score_cell_bracket, score_gap
 from fedcord.report.tables import pipe_table
-from fedcord.statistics import holm
 from fedcord.store.study_plan import BEST_OTHER, Comparison
 
 ByName = Mapping[str, Row]
@@ -34,7 +33,7 @@ class PooledPrimary:
         comparison: as it was planned.
         against: the contender that "best other" turned out to be; else the one that was named.
         found: over the studies; None where runs are missing in one of them.
-        p_holm: in these studies, corrected for the planned comparisons.
+        p_holm: in these studies, corrected for all planned comparisons.
         beyond_p_holm: of data sets like these, corrected likewise.
     """
 
@@ -58,8 +57,8 @@ def planned_over(boards: Sequence[Leaderboard]) -> tuple[PooledPrimary, ...]:
     studies = [{row.runs[0].label: row for row in board.rows} for board in boards]
     datasets = [board.dataset for board in boards]
     found = [_primary(own, studies, datasets) for own in plans[0].primary]
-    adjusted = holm([p for *_, p, _ in found])
-    adjusted_beyond = holm([p for *_, p in found])
+    adjusted = corrected([p for *_, p, _ in found])
+    adjusted_beyond = corrected([p for *_, p in found])
     each = zip(plans[0].primary, found, adjusted, adjusted_beyond, strict=True)
     return tuple(PooledPrimary(own, *said[:2], p, beyond) for own, said, p, beyond in each)
 
@@ -103,10 +102,10 @@ def explained(results: Sequence[PooledPrimary], has_datasets: bool) -> str:
             "them (Paule and Mandel), interval of Hartung and Knapp"
         )
     known = [own for own in results if own.found is not None]
-    said += f". p with Holm's correction for {counted(len(known), 'planned comparison')}."
+    said += f". p with Holm's correction for {counted(len(results), 'planned comparison')}."
     if len(known) < len(results):
         missing = counted(len(results) - len(known), "planned comparison")
-        said += f" Of {missing} runs are missing in some study."
+        said += f" Of {missing} runs are missing in some study: counted as p = 1."
     if any(own.comparison.other == BEST_OTHER for own in known):
         said += (
             f" The {BEST_OTHER} is the one with the highest mean over studies; p is the largest "

@@ -29,6 +29,8 @@ FROM_SERVER = ("g_protos_std", "inter_client_proto_std")
 LARGEST_LAMBDA, OVER_GROUPS = "lambda_raw", "group_mean"
 MEASURES = (*METRICS, *COSTS, *FROM_SERVER, LARGEST_LAMBDA, OVER_GROUPS)
 """Metrics, costs of a run, the largest λ of any client, the mean accuracy over domains…"""
+PART, WHOLE = "part", "all"
+"""Heading of the column of parts, and the part of a study that has no others."""
 TOLERANCE = 1.0
 """Points by which a published value may lie outside our interval: its own run had one seed too."""
 CONFIRMED, NOT_SHOWN, CONTRADICTED = "confirmed", "not shown", "contradicted"
@@ -43,7 +45,7 @@ class Published:
     many per cent are saved. Shares are in per cent, as papers print them.
     """
 
-    part: str = param("all", "part of the study it belongs to")
+    part: str = param(WHOLE, "part of the study it belongs to")
     contender: str = param("", "label of the method")
     what: str = param("accuracy", "what was measured", choices=MEASURES)
     against: str | None = param(None, "label of the method it is compared with; none: a value")
@@ -209,19 +211,21 @@ def _value(run: Run, published: Published) -> float | None:
     return None
 
 
-def published_table(rows: Sequence[Beside]) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells, for any kind of table; parts are named where there are several."""
+def published_table(
+    rows: Sequence[Beside], names_parts: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells, for any kind of table; parts are named if several or asked for."""
     heads = ["method", "figure", "ours", "published", "ours − published", "verdict"]
     cells = [_cells(row) for row in rows]
-    if len({row.published.part for row in rows}) > 1:
-        heads = ["part", *heads]
+    if names_parts or len({row.published.part for row in rows}) > 1:
+        heads = [PART, *heads]
         cells = [[row.published.part, *own] for row, own in zip(rows, cells, strict=True)]
     return heads, cells
 
 
-def published_markdown(rows: Sequence[Beside]) -> str:
+def published_markdown(rows: Sequence[Beside], names_parts: bool = False) -> str:
     """The table as Markdown."""
-    return pipe_table(*published_table(rows))
+    return pipe_table(*published_table(rows, names_parts))
 
 
 def _cells(row: Beside) -> list[str]:

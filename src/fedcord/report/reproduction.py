@@ -8,7 +8,7 @@ from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.overview import overview
 from fedcord.report.planned import TITLE as PLAN
 from fedcord.report.planned_pooled import explained, planned_over, planned_table
-from fedcord.report.published import TOLERANCE, Beside, published_markdown
+from fedcord.report.published import TOLERANCE, WHOLE, Beside, published_markdown
 from fedcord.report.subject import command_without_folders
 from fedcord.report.tables import pipe_table, short_markdown
 
@@ -23,6 +23,9 @@ JUDGED = {
 
 BESIDE = "Beside the published figures"
 TOGETHER = "All parts together"
+SETTING = "**Setting:**"
+NO_FIGURES = "No published figures are known to us, or the item has none."
+NOT_RUN = "was not run:"
 
 
 def reproduction_page(
@@ -46,22 +49,26 @@ def reproduction_page(
         command_without_folders(about["command"]),
         "```",
         "",
-        f"**Setting:** {about['setting']}",
+        f"{SETTING} {about['setting']}",
     ]
     if about["note"]:
         lines += ["", f"**Note:** {about['note']}"]
     if rows:
-        lines += ["", f"## {BESIDE}", "", published_markdown(rows)]
+        # one of several parts is named, as the others come to the page in other sittings
+        is_one_of_several = any(row.published.part != WHOLE for row in rows)
+        lines += ["", f"## {BESIDE}", "", published_markdown(rows, is_one_of_several)]
         lines += ["", JUDGED[about["judges"]]]
     else:
-        lines += ["", "No published figures are known to us, or the item has none."]
+        lines += ["", NO_FIGURES]
     lines += _plan(boards) + _together(boards)
     for part, board in boards.items():
         lines += ["", f"## {part}", "", short_markdown(board)]
         if board.plan is not None:
             lines += ["", pipe_table(*board.plan.table(board.metric))]
+            lines += ["", board.plan.correction(is_one_part=part != WHOLE)]
         lines += ["", f"Run from {_dates(board)}."]
-    lines += [f"\n{part} was not run: {reason}" for part, reason in lacking.items()]
+    reasons = {part: " ".join(reason.split()) for part, reason in lacking.items()}
+    lines += [f"\n{part} {NOT_RUN} {reason}" for part, reason in reasons.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -123,6 +123,7 @@ def to_markdown(board: Leaderboard) -> str:
     below = []
     if board.plan is not None:
         below += [*board.plan.markdown(), pipe_table(*board.plan.table(board.metric))]
+        below += [board.plan.correction()]
     if is_worth_showing(board):
         below += [f"{TITLE}. {EXPLANATION}", pipe_table(*balanced_table(board))]
     if sentence := floor_sentence(board):

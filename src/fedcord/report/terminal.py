@@ -47,6 +47,7 @@ def print_leaderboard(board: Leaderboard, console: Console) -> None:
     if board.plan is not None:
         console.print(f"[cyan]plan[/cyan] {escape(board.plan.standing)}", highlight=False)
         console.print(plain_table(*board.plan.table(board.metric)))
+        console.print(f"[dim]{escape(board.plan.correction())}[/dim]", highlight=False)
         for text in board.plan.deviations:
             console.print(f"[yellow]not as planned[/yellow] {escape(text)}", highlight=False)
     for line in tuning_lines(entries_of(board.rows)):

@@ -23,7 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcord.core.errors import NumericalError
-from fedcord.statistics.intervals import MeanInterval, check_confidence, checked_values
+from fedcord.statistics.intervals import (
+    FLAT,
+    VANISHING,
+    MeanInterval,
+    check_confidence,
+    checked_values,
+    is_flat,
+)
 
 METHOD = "Hartung-Knapp"
 
@@ -51,8 +58,8 @@ def random_effects(
 ) -> RandomEffects:
     """The mean over k data sets and its interval.
 
-    A data set whose runs show no spread at all is given the smallest spread of the others: that few
-    runs agree does not make their mean exact.
+    A data set whose runs show no spread beyond rounding is given the smallest spread of the others:
+    that few runs agree does not make their mean exact.
 
     Args:
         means: [k] y.
@@ -69,9 +76,10 @@ def random_effects(
             "and none is below zero."
         )
     k = len(y)
+    v = np.where(np.sqrt(v) <= max(FLAT * float(np.abs(y).max()), VANISHING), 0.0, v)
     v = np.maximum(v, v[v > 0].min(initial=math.inf)) if bool((v > 0).any()) else v
     reason = "one data set says nothing about others, no interval" if k < 2 else ""
-    if not reason and not v.any() and np.ptp(y) == 0:
+    if not reason and not v.any() and is_flat(y):
         reason = f"all {k} data sets agree without any spread, no interval"
     if reason:
         interval = MeanInterval(k, float(y.mean()), None, None, confidence, METHOD, reason)
@@ -102,7 +110,9 @@ def _paule_mandel(y: NDArray[np.float64], v: NDArray[np.float64]) -> float:
         return largest
     if excess(0.0) <= 0:
         return 0.0
-    return float(brentq(excess, 0.0, largest, xtol=1e-15, rtol=1e-12, maxiter=500))
+    if excess(largest) >= 0:  # by rounding, where v is small beside it
+        return largest
+    return float(brentq(excess, 0.0, largest, xtol=1e-15 * largest, rtol=1e-12, maxiter=500))
 
 
 def _weighted(y: NDArray[np.float64], weights: NDArray[np.float64]) -> float:

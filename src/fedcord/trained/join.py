@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -23,17 +24,21 @@ from fedcord.algorithms.analytic.membership import (
     keeps_no_sums,
     model_difference,
 )
-from fedcord.core.contract import ClientId
+from fedcord.core.contract import ClientId, Update
 from fedcord.core.errors import CheckpointError, ConfigError, DataError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.names import told_name
+from fedcord.core.passes import Passes
 from fedcord.core.tensors import hash_tensors
 from fedcord.data.facts import DataFacts
 from fedcord.data.holdout import split_client
+from fedcord.engine.arrivals import Arrivals
 from fedcord.engine.population import Population
 from fedcord.engine.requests import Reply
 from fedcord.engine.threads import torch_threads
+from fedcord.engine.traffic import Phase, Traffic
 from fedcord.experiment.build import Experiment, build_experiment
+from fedcord.experiment.config import RunConfig
 from fedcord.experiment.engines import open_federation
 from fedcord.experiment.frozen_features import as_features
 from fedcord.experiment.load import load_config
@@ -47,6 +52,7 @@ from fedcord.experiment.made_run import (
     make_run,
     solved_again,
 )
+from fedcord.experiment.records import cost_record, traffic_record, with_late
 from fedcord.store.run_folder import RunFolder
 from fedcord.trained.new_examples import open_examples
 
@@ -126,23 +132,60 @@ def _solved(together: Experiment, source: SourceRun, clients: Sequence[ClientId]
     marks = {JOINED: list(clients)}
     with torch_threads(together.config.threads):
         with open_federation(together) as people:
-            env = last_round(together, state)
-            replies = people.ask(asking("update", state, env), clients, "training")
-            updates = [
-                (reply.client, reply.update(people.said(reply.client)))
-                for reply in replies
-                if isinstance(reply, Reply) and reply.client is not None
-            ]
+            env, started = last_round(together, state), time.process_time()
+            request = asking("update", state, env)
+            arrivals = Arrivals(together.algorithm, request, env, 1.0, lambda client: None)
+            updates = list[tuple[ClientId, Update]]()
+            for reply in people.ask(request, clients, "training"):
+                if isinstance(reply, Reply) and reply.client is not None:
+                    updates.append((reply.client, reply.update(people.said(reply.client))))
+                    arrivals.count_cost(reply, reply.client)
             passed = people.take_traffic()["training"]
             after = join(algorithm, state, updates, env)
+            spent, saved = time.process_time() - started, arrivals.saved_cpu_seconds
+            cpu_seconds = spent + saved if saved is not None and people.is_here else None
+            # everybody lacks of the new model what they lacked of the old one
+            delivery = people.holders.lacking(after.model, clients)
             difference = model_difference(after, solved_again(together, people, after))
         with open_federation(together) as people:  # who keeps nothing yet
-            made = evaluated(together, people, source, after, marks)
-    costs = {"bytes_up": passed.up, "bytes_down": passed.down}
-    last = {name: made.metrics[-1][name] + more for name, more in costs.items()}
-    result = made.result | {name: made.result[name] + more for name, more in costs.items()}
-    metrics = [*made.metrics[:-1], made.metrics[-1] | last]
-    return _New(replace(made, metrics=metrics, result=result), difference)
+            made, own_models = evaluated(together, people, source, after, marks)
+            ending = people.take_traffic()
+    line = with_late(source.metrics[-1], len(clients), passed, arrivals.took, cpu_seconds)
+    last = made.metrics[-1] | {name: line[name] for name in ("clients", "bytes_up", "bytes_down")}
+    costs = _costs(source, line, ending, delivery, own_models, together.config)
+    # passes of those who came may not be known
+    kept = {name: value for name, value in made.result.items() if name != "work"}
+    made = replace(made, metrics=[*made.metrics[:-1], last], result=kept | costs)
+    return _New(made, difference)
+
+
+def _costs(
+    source: SourceRun,
+    line: Mapping[str, Any],
+    ending: Mapping[Phase, Traffic],
+    delivery: int,
+    own_models: Mapping[ClientId, Passes],
+    config: RunConfig,
+) -> dict[str, Any]:
+    """What rounds, late messages and the new model cost together; it is delivered to everybody.
+
+    Args:
+        source: the run.
+        line: of its last round, with those who are new.
+        ending: what passed after that.
+        delivery: bytes of the new model that those who are new lack.
+        own_models: what making own models anew took clients.
+        config: of the run.
+    """
+    before, was = source.result, source.metrics[-1]
+    if "complete_traffic" not in before:  # an older version, which did not count by phase
+        return {k: before[k] + line[k] - was[k] for k in ("bytes_up", "bytes_down")}
+    rounds = [*source.metrics[:-1], line]
+    delivery += before["complete_traffic"]["delivery"]
+    return {
+        **traffic_record(rounds, ending),
+        **cost_record(config, rounds, ending, delivery, own_models),
+    }
 
 
 def _check_can_join(experiment: Experiment) -> None:
