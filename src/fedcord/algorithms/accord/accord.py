@@ -193,7 +193,7 @@ class Accord:
         """By phase; clients that were not chosen send no encoder."""
         phase = phase_at(self.phases, env.round, shared)
         if phase is Phase.ROLL_CALL:
-            return {COUNTS: TensorSpec((env.task.num_classes,), torch.float32)}
+            return {COUNTS: TensorSpec((env.task.num_classes,), torch.float32, counts=True)}
         if phase is Phase.SOLVE:
             return self._head.expected_sums(shared, env)
         if phase is Phase.MOMENTS:

@@ -14,6 +14,7 @@ offers it with a way of merging of its own; see `fedcord.algorithms.analytic.fac
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -65,7 +66,7 @@ def wire_spec(form: str, num_features: int, num_classes: int) -> Mapping[str, Te
     dtype = torch.int64 if form == "fixed64" else torch.float64
     dtype = torch.float32 if form == "packed32" else dtype
     return {
-        name: TensorSpec(spec.shape, dtype if name in REAL else spec.dtype)
+        name: replace(spec, dtype=dtype if name in REAL else spec.dtype)
         for name, spec in SufficientStats.spec(num_features, num_classes).items()
     }
 
