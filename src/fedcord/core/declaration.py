@@ -25,6 +25,7 @@ ANNOUNCED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "holds_sums": ("agreed_tag", "summed_rows", "stats_of", "result_of", "why_not_forget"),
         "holds_encoders": ("encoders_of", "drop_encoder"),
         "sums_suffice": ("needs_only",),
+        "examines": ("objection",),
         "accounts_privacy": ("privacy_spent",),
     }
 )
