@@ -58,7 +58,7 @@ from fedcord.algorithms.analytic import hiding
 from fedcord.algorithms.analytic.closed_form import WEIGHT, zero_predictor
 from fedcord.algorithms.analytic.privacy import Privacy
 from fedcord.algorithms.analytic.stats import SufficientStats
-from fedcord.algorithms.analytic.sum_messages import summed_stats
+from fedcord.algorithms.analytic.sum_messages import summed_rounding, summed_stats
 from fedcord.algorithms.analytic.wire import FORMATS
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.alignment import Alignment
@@ -289,6 +289,10 @@ class Accord:
     def stats_of(self, sums: Tensors) -> SufficientStats:
         """Summed messages as statistics."""
         return summed_stats(sums, self.wire)
+
+    def rounding(self, sums: Tensors) -> float:
+        """How far summed messages may be from the samples' own Gram matrix."""
+        return summed_rounding(sums, self.wire)
 
     def result_of(self, sums: Tensors) -> dict[str, Tensor]:
         """The head, and what personal heads need."""

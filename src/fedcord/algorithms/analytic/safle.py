@@ -208,6 +208,10 @@ class SAFLe:
         plain = select(sums, "sum")
         return decode_stats({n: t.double() if n in COUNTS else t for n, t in plain.items()}, "")
 
+    def rounding(self, sums: Tensors) -> float:
+        """Counts are exact."""
+        return 0.0
+
     def result_of(self, sums: Tensors) -> dict[str, Tensor]:
         """The tables."""
         return solve_stats(self.stats_of(sums), self.ridge).tensors()
