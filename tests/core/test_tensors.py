@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import (
     TensorSpec,
+    check_amounts,
     check_tensors,
     decode,
     encode,
@@ -196,3 +197,49 @@ def test_is_finite_finds_a_single_bad_value(bad: float) -> None:
     assert is_finite(values * 3e38)  # large but finite
     values[777] = bad
     assert not is_finite(values)
+
+
+AMOUNTS = {
+    "count": TensorSpec((2,), torch.float32, counts=True),
+    "square": TensorSpec((), torch.float64, at_least=0.0),
+    "sum": TensorSpec((2,), torch.float64),
+}
+
+
+def amounts(count: list[float], square: float = 2.5) -> dict[str, torch.Tensor]:
+    tensors = {
+        "count": torch.tensor(count, dtype=torch.float32),
+        "square": torch.tensor(square, dtype=torch.float64),
+        "sum": torch.tensor([-3.5, 0.5], dtype=torch.float64),
+    }
+    check_tensors(tensors, AMOUNTS, "client 3")  # names, shapes and types are right
+    return tensors
+
+
+@pytest.mark.parametrize("count", [[3, 4], [0, 0], [0, 7], [2**25 + 1, 2**24 + 1]])
+def test_counts_that_add_up_to_the_weight_pass_whatever_float32_rounds(count: list[int]) -> None:
+    check_amounts(amounts([float(n) for n in count]), AMOUNTS, sum(count), "client 3")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "words"),
+    [
+        (amounts([-1.0, 8.0]), "count with -1, which counts nothing; expected whole numbers"),
+        (amounts([3.5, 3.5]), "count with 3.5, which counts nothing; expected whole numbers"),
+        (amounts([3.0, 5.0]), "count that adds up to 8, but weight 7; expected as many examples"),
+        (amounts([1e30, 4.0]), "count that adds up to .*e.30, but weight 7; expected as many"),
+        (amounts([3.0, 4.0], -0.5), "square with -0.5; expected 0 or more"),
+    ],
+)
+def test_impossible_amounts_are_refused_naming_sender_and_tensor(
+    tensors: dict[str, torch.Tensor], words: str
+) -> None:
+    with pytest.raises(ProtocolError, match=f"client 3 sent {words}"):
+        check_amounts(tensors, AMOUNTS, 7.0, "client 3")
+
+
+def test_counts_beyond_int64_do_not_wrap_around_to_the_weight() -> None:
+    expected = {"count": TensorSpec((4,), torch.int64, counts=True)}
+    wrapped = {"count": torch.tensor([2**62] * 4)}  # adds up to 0 modulo 2^64
+    with pytest.raises(ProtocolError, match=r"count that adds up to 1\.8446"):
+        check_amounts(wrapped, expected, 0.0, "client 3")

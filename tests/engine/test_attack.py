@@ -60,6 +60,15 @@ def test_others_are_left_alone(kind: str) -> None:
     assert _sent(Attack(kind, (1,), 1.0), client=0) is HONEST
 
 
+def test_what_is_checked_on_arrival_stays_and_the_rest_is_attacked_as_before() -> None:
+    attack, env = Attack("gaussian", (1,), 1.0), federation.env().at(1)
+    plain = attack.on(HONEST, RECEIVED, env).tensors
+    kept = attack.on(HONEST, RECEIVED, env, checked=["model.w"]).tensors
+    assert kept["model.w"] is HONEST.tensors["model.w"]
+    assert not torch.equal(plain["model.w"], kept["model.w"])
+    assert torch.equal(plain["sums"], kept["sums"])
+
+
 def test_flipped_labels_are_those_of_attackers_training_parts() -> None:
     people = federation.population()
     flipped = with_flipped_labels(people, (1, 3), num_classes=3)

@@ -18,7 +18,7 @@ from fedcord.algorithms.contrastive.moon import MOON
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.prototype.fedproto import FedProto
 from fedcord.checks.faulty_transport import FaultPlan, FaultyTransport, Tampering
-from fedcord.core.contract import Algorithm, ServerState
+from fedcord.core.contract import Algorithm, Env, ServerState, Update
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors, hash_tensors
 from fedcord.engine.federation import Federation
@@ -329,6 +329,23 @@ def test_a_message_that_was_changed_is_noticed_in_the_sum() -> None:
 
     with pytest.raises(ProtocolError, match="does not count the 5 messages in it"):
         trained(SUMS, Tampering(sequential(SUMS), other_masks))
+
+
+def test_counts_that_no_client_may_have_are_noticed_in_the_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lying(self: ClientNode, update: Update, request: Request, env: Env) -> Update:
+        if env.client != 3:
+            return update
+        count = update.tensors["stats.class_count"].clone()
+        count[0] -= 10**6
+        tag = update.tensors["stats.tag_sum"] // update.tensors["stats.class_count"].sum()
+        spoiled = {"stats.class_count": count, "stats.tag_sum": tag * count.sum()}
+        return replace(update, tensors={**update.tensors, **spoiled})
+
+    monkeypatch.setattr(ClientNode, "_to_send", lying)
+    with pytest.raises(ProtocolError, match=r"all clients together sent stats\.class_count"):
+        trained(SUMS, sequential(SUMS))
 
 
 # --- what passes ----------------------------------------------------------------------------------

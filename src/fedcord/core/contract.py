@@ -180,6 +180,7 @@ class Traits:
         holds_encoders: the model holds encoders that single clients trained, which can be taken
             out, by the verbs of `fedcord.experiment.forget`.
         sums_suffice: rounds need only sums or means of updates where `needs_only` says so.
+        examines: `objection` says what is wrong with an update whose form is as agreed.
         accounts_privacy: `privacy_spent` says what noise guarantees; see `fedcord.core.privacy`.
     """
 
@@ -199,6 +200,7 @@ class Traits:
     holds_sums: bool | None = None
     holds_encoders: bool | None = None
     sums_suffice: bool | None = None
+    examines: bool | None = None
     accounts_privacy: bool | None = None
 
 
@@ -328,6 +330,18 @@ class Observes(Protocol):
         Asked during the run about each client's metrics, but not told who it is; and after the last
         round about the server's, those named `metric.*`, without that prefix.
         """
+        ...
+
+
+class Examines(Protocol):
+    """The verb of `Traits.examines`: a second look at updates that arrive in the open.
+
+    Names, shapes, types and amounts are compared with `expected_update` before. An update that is
+    objected to is refused like any that does not fit: by name, and the round goes on without it.
+    """
+
+    def objection(self, update: Update, env: Env) -> str | None:
+        """What the client of `env` did wrong, in words that follow its name; None: nothing."""
         ...
 
 

@@ -22,9 +22,13 @@ ANNOUNCED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "shares_work": ("work",),
         "probes": ("is_probe",),
         "observes": ("observations",),
-        "holds_sums": ("agreed_tag", "summed_rows", "stats_of", "result_of", "why_not_forget"),
+        "holds_sums": (
+            *("agreed_tag", "summed_rows", "stats_of", "rounding", "result_of"),
+            "why_not_forget",
+        ),
         "holds_encoders": ("encoders_of", "drop_encoder"),
         "sums_suffice": ("needs_only",),
+        "examines": ("objection",),
         "accounts_privacy": ("privacy_spent",),
     }
 )

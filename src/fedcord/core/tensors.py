@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import safetensors
@@ -24,7 +24,9 @@ Tensors = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Shape and type a tensor must have.
+    """Shape and type a tensor must have, and what its values may be, which no tensor shows.
+
+    Specs of equal shape and type are equal, so that `spec_of` a message is what was agreed.
 
     Attributes:
         shape: every dimension; with `rows_of` the first is the most there can be, with
@@ -34,12 +36,18 @@ class TensorSpec:
             order, so that classes a client lacks cost nothing.
         rows_sum_of: name of a vector of counts sent along; there are as many rows as it adds up to,
             so that a client can send as many of something as it has.
+        counts: whether it says how many examples there are, of each class for instance: whole
+            numbers from 0 that add up to the weight of the update. Nobody else could tell that a
+            class has fewer than none.
+        at_least: the least value there can be, of squares for instance; None: any.
     """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     rows_of: str | None = None
     rows_sum_of: str | None = None
+    counts: bool = field(default=False, compare=False)
+    at_least: float | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
@@ -58,6 +66,11 @@ class TensorSpec:
     def announced_by(self) -> str | None:
         """The name of the vector sent along that says how many rows there are."""
         return self.rows_of or self.rows_sum_of
+
+    @property
+    def bounds_values(self) -> bool:
+        """Whether `check_amounts` has anything to check."""
+        return self.counts or self.at_least is not None
 
 
 def spec_of(tensors: Tensors) -> dict[str, TensorSpec]:
@@ -156,6 +169,43 @@ def check_tensors(tensors: Tensors, expected: Mapping[str, TensorSpec], owner: s
             raise ProtocolError(
                 f"{owner} sent {name} with values that are not finite; "
                 "lower the learning rate or clip gradients."
+            )
+
+
+def check_amounts(
+    tensors: Tensors, expected: Mapping[str, TensorSpec], weight: float, owner: str
+) -> None:
+    """Refuse counts that cannot be counts of `weight` examples, and values below the least.
+
+    Args:
+        tensors: of the names that are expected, finite; of one update, or the sums of several.
+        expected: what was agreed.
+        weight: of the update, or of all of them.
+        owner: who sent it, for the message.
+    """
+    for name in sorted(expected):
+        spec = expected[name]
+        values = tensors[name].detach().to(torch.float64)
+        if spec.at_least is not None and bool((values < spec.at_least).any()):
+            raise ProtocolError(
+                f"{owner} sent {name} with {float(values.min()):g}; expected {spec.at_least:g} or "
+                "more."
+            )
+        if not spec.counts:
+            continue
+        if bool((values < 0).any()) or bool((values != values.round()).any()):
+            wrong = values[(values < 0) | (values != values.round())][0]
+            raise ProtocolError(
+                f"{owner} sent {name} with {float(wrong):g}, which counts nothing; expected whole "
+                "numbers from 0."
+            )
+        # counts of many examples are rounded to the element type
+        rounding = torch.finfo(spec.dtype).eps if spec.dtype.is_floating_point else 0.0
+        total = float(values.sum())
+        if abs(total - weight) > rounding * weight:
+            raise ProtocolError(
+                f"{owner} sent {name} that adds up to {total:.15g}, but weight {weight:.15g}; "
+                "expected as many examples in both."
             )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from fedcord.core.contract import Algorithm, ClientId, Env, Observes, Update
+from fedcord.core.contract import Algorithm, ClientId, Env, Examines, Observes, Update
 from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.core.passes import Passes
 from fedcord.engine.federation import Missing
@@ -79,6 +79,7 @@ class Arrivals:
         try:
             update = reply.update(self.env.said(client))
             check_update(update, agreed, self.env.said(client))
+            self._examine(update, client)
         except ProtocolError as error:
             self.refused.append(str(error))
             return None
@@ -89,6 +90,14 @@ class Arrivals:
             self.loss_weight += update.weight
         self._listen(client, update.metrics)
         return update
+
+    def _examine(self, update: Update, client: ClientId) -> None:
+        """Refuse an update of the right form that the algorithm objects to."""
+        if not self.algorithm.traits.examines:
+            return
+        why = cast(Examines, self.algorithm).objection(update, self.env.at(client))
+        if why is not None:
+            raise ProtocolError(f"{self.env.said(client)} {why}")
 
     def count_cost(self, reply: Reply, client: ClientId) -> None:
         """What the work of a reply took; a client that tells nonsense has told nothing."""

@@ -3,7 +3,8 @@
 An attack changes an update where it is made, after the client's work, so that it reaches the server
 as any other on every engine. What is attacked is the change that a client proposes: where the
 update holds a tensor that was received under the same name and with the same shape, the difference
-to it, else the tensor as it is. Whole numbers stay. A client's memory is that of its honest work.
+to it, else the tensor as it is. Whole numbers stay, and so does what would be refused at once, such
+as counts of examples below 0. A client's memory is that of its honest work.
 
 | `kind` | sent instead of the change Δ |
 |---|---|
@@ -15,7 +16,7 @@ to it, else the tensor as it is. Whole numbers stay. A client's memory is that o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -43,8 +44,17 @@ class Attack:
     clients: tuple[ClientId, ...]
     strength: float
 
-    def on(self, update: Update, received: Tensors, env: Env) -> Update:
-        """What the client of `env` sends in place of its update."""
+    def on(
+        self, update: Update, received: Tensors, env: Env, checked: Collection[str] = ()
+    ) -> Update:
+        """What the client of `env` sends in place of its update.
+
+        Args:
+            update: of its honest work.
+            received: what the server had sent.
+            env: the client's place.
+            checked: names of tensors whose values are checked on arrival, which stay.
+        """
         if env.client not in self.clients or self.kind == LABEL_FLIP:
             return update
         generator = env.generator("attack")
@@ -62,6 +72,7 @@ class Attack:
                 factor = -self.strength if self.kind == SIGN_FLIP else self.strength
                 change = factor * (tensor.double() - start.double())
             sent[name] = (start.double() + change).to(tensor.dtype)
+        sent |= {name: update.tensors[name] for name in checked}
         return replace(update, tensors=sent)
 
     def plain(self) -> dict[str, Any]:

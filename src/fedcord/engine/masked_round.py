@@ -18,7 +18,7 @@ import torch
 
 from fedcord.core.contract import ClientId, Combination, Update
 from fedcord.core.errors import ProtocolError
-from fedcord.core.tensors import Tensors, TensorSpec, check_tensors
+from fedcord.core.tensors import Tensors, TensorSpec, check_amounts, check_tensors
 from fedcord.engine.arrivals import Arrivals
 from fedcord.engine.federation import Federation, Missing
 from fedcord.engine.requests import Reply, Request, Verb
@@ -60,6 +60,8 @@ def masked_updates(
     expected = here.collect(stacked)
     arrivals.check_quorum()
     update = from_summands(here.opened(), expected, needs)
+    if needs == "sum":  # single ones were checked where they were made, which a site may leave out
+        check_amounts(update.tensors, expected, update.weight, "all clients together")
     empty = nothing(update)
     for client in tally.survivors:
         yield client, update if client == tally.survivors[0] else empty

@@ -285,7 +285,11 @@ class ClientNode:
 
     def _to_send(self, update: Update, request: Request, env: Env) -> Update:
         """A client's update, or what a simulated attacker makes of it."""
-        return update if self._attack is None else self._attack.on(update, request.shared, env)
+        if self._attack is None:
+            return update
+        expected = self._algorithm.expected_update(request.shared, env)
+        checked = [name for name, spec in expected.items() if spec.bounds_values]
+        return self._attack.on(update, request.shared, env, checked)
 
     def _common_test(self, request: Request, options: Mapping[str, Any]) -> Reply:
         """The shared model on a part of the common test set."""

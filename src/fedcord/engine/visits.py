@@ -8,7 +8,7 @@ from typing import cast
 from fedcord.core.contract import Algorithm, ClientResult, TrainsStacked, Update
 from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.core.task import Task
-from fedcord.core.tensors import Tensors, TensorSpec, check_tensors
+from fedcord.core.tensors import Tensors, TensorSpec, check_amounts, check_tensors
 from fedcord.engine.reuse import Visit
 
 MAX_WEIGHT = 1e15
@@ -61,3 +61,4 @@ def check_update(update: Update, expected: Mapping[str, TensorSpec], who: str) -
         raise ProtocolError(
             f"{who} sent weight {update.weight}; expected a number from 0 to {MAX_WEIGHT:g}."
         )
+    check_amounts(update.tensors, expected, update.weight, who)

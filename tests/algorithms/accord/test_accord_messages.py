@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from fedcord.engine.node import ClientNode
 from fedcord.engine.requests import Reply, Request
 from fedcord.engine.rounds import Schedule, run_rounds
 from fedcord.engine.transports.sequential import SequentialTransport
-from fedcord.engine.visits import do_visits
+from fedcord.engine.visits import check_update, do_visits
 from fedcord.experiment.load import load_config
 from fedcord.experiment.run import Place
 from fedcord.experiment.run import run as run_experiment
@@ -148,6 +149,83 @@ def test_tensors_of_another_phase_are_refused_on_arrival_and_the_run_goes_on() -
     assert [len(record.refused) for record in records] == [0, 0, 1]
     assert "client 1 did not send stats.class_count" in records[-1].refused[0]
     assert state.private["ledger.client"].tolist() == [0, 2, 3]
+
+
+def fewer_than_none(reply: Reply) -> dict[str, Any]:
+    """A client's sums that take away a class from everybody, their checksum made to fit."""
+    count = reply.tensors["stats.class_count"].clone()
+    tag = reply.tensors["stats.tag_sum"] // count.sum()
+    count[0] -= 10**6
+    return {"stats.class_count": count, "stats.tag_sum": tag * count.sum()}
+
+
+@pytest.mark.parametrize(
+    ("number", "more", "lie", "words"),
+    [
+        (0, {}, lambda r: {"proto.count": -r.tensors["proto.count"]}, "proto.count with -"),
+        (
+            0,
+            {"balanced": True},
+            lambda r: {"proto.count": r.tensors["proto.count"] + 1e30},
+            "proto.count that adds up to .*, but weight 25",
+        ),
+        (
+            1,
+            {"selection": {"rule": "cka"}},
+            lambda r: {"proto.count": r.tensors["proto.count"] / 2 + 0.25},
+            "proto.count with .*, which counts nothing",
+        ),
+        (2, {}, fewer_than_none, "stats.class_count with -"),
+        (2, {"wire": "fixed64"}, fewer_than_none, "stats.class_count with -"),
+        (2, {"wire": "packed32", "ridge": 1.0}, fewer_than_none, "stats.class_count with -"),
+        (
+            2,
+            {},
+            lambda r: {"stats.target_square": -r.tensors["stats.target_square"]},
+            "stats.target_square with -25; expected 0 or more",
+        ),
+    ],
+)
+def test_one_clients_impossible_counts_are_refused_by_name_and_the_run_goes_on(
+    number: int, more: dict[str, Any], lie: Any, words: str
+) -> None:
+    accord = method(**more)
+    number -= not accord.selection.asks_first
+
+    def lying(request: Request, reply: Reply) -> Reply:
+        if (request.verb, request.round, reply.client) != ("update", number, 1):
+            return reply
+        return replace(reply, tensors={**reply.tensors, **lie(reply)})
+
+    here, rounds = task(), accord.traits.rounds
+    assert rounds is not None
+    lives = ClientNode(accord, here, population(sizes=(40, 25, 12, 60)), InProcessMemory())
+    env, records = Env(here, 0, num_rounds=rounds), []
+    run_rounds(
+        accord,
+        Federation(Tampering(SequentialTransport(lives), lying)),
+        env,
+        accord.init(env),
+        Schedule(rounds, lambda _: range(4)),
+        lambda state, record: records.append(record),
+    )
+    (reason,) = records[number].refused
+    assert re.match(f"client 1 sent {words}", reason)
+    assert records[-1].evaluation is not None
+    assert records[-1].evaluation.accuracy > 0.9  # of a class nobody is said to have, none is right
+
+
+@pytest.mark.parametrize("name", ["class_count", "target_square", "trace"])
+def test_moments_for_gradients_are_checked_like_sums(name: str) -> None:
+    accord = method(solve={"by": "gradients"})
+    env = Env(task(), 0, 2, accord.traits.rounds or 0).at(1)
+    shared = with_encoders(accord, env, [0, 2]).shared
+    update = accord.client_update(shared, {}, population().client(1), env).update
+    agreed = accord.expected_update(shared, env)
+    check_update(update, agreed, "client 1")
+    below = {**update.tensors, f"stats.{name}": -update.tensors[f"stats.{name}"]}
+    with pytest.raises(ProtocolError, match=f"client 1 sent stats.{name} with -"):
+        check_update(replace(update, tensors=below), agreed, "client 1")
 
 
 def test_a_client_that_was_not_chosen_may_not_send_an_encoder() -> None:

@@ -22,12 +22,14 @@ from fedcord.algorithms.analytic.features import FeatureMap, random_map
 from fedcord.algorithms.analytic.membership import forget, model_difference
 from fedcord.algorithms.analytic.membership import join as join_late
 from fedcord.algorithms.kit.seen_layers import SeenLayers
-from fedcord.core.contract import Env, Update
+from fedcord.core.contract import Env, ServerState, Update
 from fedcord.core.errors import ConfigError, DataError, NumericalError, ProtocolError
 from fedcord.core.params import build
 from fedcord.core.tensors import prefixed, select
 from fedcord.experiment.invariance import check_invariance
 from fedcord.models.staged import StagedNetwork
+from fedcord.ops.fixed_point import to_fixed
+from fedcord.ops.symmetric import pack, svec
 from tests import federation
 from tests.algorithms.analytic.samples import (
     LINEAR,
@@ -159,6 +161,48 @@ def test_t15_late_joining_and_partial_arrival_equal_training_from_the_start() ->
     assert four.private["ledger.count"].tolist() == wanted.private["ledger.count"].tolist()
     back = forget(method, four, 4, everyone[4][1], env())
     assert back.private["ledger.client"].tolist() == [0, 1, 2, 3]
+
+
+WIRES = ["packed64", "packed32", "svec", "fixed64"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("width", [20, 300])
+def test_who_leaves_more_features_than_samples_behind_may_leave_however_sums_travelled(
+    wire: str, width: int
+) -> None:
+    method = AFL(ridge=1.0, features=FeatureMap(width=width), wire=wire)
+    clients = [client(DATA, slice(start, start + 4)) for start in range(0, 20, 4)]
+    state = trained(method, clients)
+    leaving = updates(method, state, clients, env())
+    for gone in range(4):  # down to four samples, of which most eigenvalues are rounding
+        state = forget(method, state, gone, leaving[gone][1], env())
+    wanted = trained(method, clients[4:])
+    assert model_difference(state, wanted) < {"packed32": 1e-5, "fixed64": 1e-7}.get(wire, 1e-10)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_what_is_further_from_samples_than_any_rounding_is_refused(wire: str) -> None:
+    method = AFL(ridge=1.0, features=NARROW, wire=wire)
+    clients = [client(DATA, slice(start, start + 4)) for start in range(0, 12, 4)]
+    state = trained(method, clients)
+    leaving = updates(method, state, clients, env())[1][1]
+    after = method.stats_of(forget(method, state, 1, leaving, env()).private).gram_matrix()
+    values, vectors = torch.linalg.eigh(after)
+    rounded = method.rounding(state.private) + 1e-10 * float(values.mean())
+    assert rounded < 1e-4 * float(values[-1])  # nothing that matters could hide in it
+
+    def forged(share: float) -> ServerState:
+        """Sums that lack a direction that nobody had."""
+        lost = pack(share * rounded * torch.outer(vectors[:, 0], vectors[:, 0]))
+        name = "sum.gram"
+        sent = {"svec": svec(lost), "fixed64": to_fixed(lost)}.get(wire, lost)
+        return replace(state, private={**state.private, name: state.private[name] - sent})
+
+    found = forget(method, forged(0.9), 1, leaving, env())
+    assert found.private["ledger.client"].tolist() == [0, 2]
+    with pytest.raises(ProtocolError, match="without client 1 the sums have eigenvalue -"):
+        forget(method, forged(1.1), 1, leaving, env())
 
 
 def test_removal_that_was_never_added_is_refused_and_nothing_is_lost() -> None:

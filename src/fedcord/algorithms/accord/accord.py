@@ -53,11 +53,12 @@ from fedcord.algorithms.accord.phases import SUMMED, Phase, is_asked, phase_at, 
 from fedcord.algorithms.accord.refinement import refined_encoder
 from fedcord.algorithms.accord.rules import disclosures, setting_rules
 from fedcord.algorithms.accord.selection import Selection
+from fedcord.algorithms.accord.trial import why_unusable
 from fedcord.algorithms.analytic import hiding
 from fedcord.algorithms.analytic.closed_form import WEIGHT, zero_predictor
 from fedcord.algorithms.analytic.privacy import Privacy
 from fedcord.algorithms.analytic.stats import SufficientStats
-from fedcord.algorithms.analytic.sum_messages import summed_stats
+from fedcord.algorithms.analytic.sum_messages import summed_rounding, summed_stats
 from fedcord.algorithms.analytic.wire import FORMATS
 from fedcord.algorithms.kit.local_sgd import LocalSGD
 from fedcord.algorithms.oneshot.alignment import Alignment
@@ -65,7 +66,7 @@ from fedcord.algorithms.oneshot.anchors import Anchors
 from fedcord.algorithms.oneshot.baselines.one_exchange import ONE_SHOT
 from fedcord.algorithms.oneshot.conflict import Conflict
 from fedcord.algorithms.oneshot.local_training import LocalTraining
-from fedcord.algorithms.oneshot.member import COUNTS
+from fedcord.algorithms.oneshot.member import COUNTS, MODEL
 from fedcord.algorithms.oneshot.objective import Objective
 from fedcord.algorithms.oneshot.oneshot import OneShot
 from fedcord.algorithms.oneshot.policy import Policy
@@ -87,7 +88,7 @@ from fedcord.core.errors import ConfigError, ProtocolError
 from fedcord.core.examples import ClientData, Examples
 from fedcord.core.params import check_params, param
 from fedcord.core.task import Task
-from fedcord.core.tensors import Tensors, TensorSpec
+from fedcord.core.tensors import Tensors, TensorSpec, select
 from fedcord.ops.number_format import FORMATS as ENCODER_FORMATS
 
 ENCODERS_USED = f"{METRIC}.encoders"
@@ -169,11 +170,20 @@ class Accord:
             holds_sums=has_gram,
             holds_encoders=has_gram,
             sums_suffice=True,
+            examines=True,
         )
 
     def needs_only(self, env: Env) -> Combination | None:
         """The head needs the sum of everybody's sums; encoders and counts are looked at singly."""
         return "sum" if self.phases[env.round] in SUMMED else None
+
+    def objection(self, update: Update, env: Env) -> str | None:
+        """An encoder must not overflow, or it would spoil everybody's sums."""
+        encoder = select(update.tensors, MODEL)
+        if not encoder:
+            return None
+        assert env.client is not None
+        return why_unusable(encoder, self.joint, env.client, env)
 
     def review(self, task: Task) -> Review:
         """What encoders and head need of the task's networks, and what the sums disclose."""
@@ -196,7 +206,7 @@ class Accord:
         """By phase; clients that were not chosen send no encoder."""
         phase = phase_at(self.phases, env.round, shared)
         if phase is Phase.ROLL_CALL:
-            return {COUNTS: TensorSpec((env.task.num_classes,), torch.float32)}
+            return {COUNTS: TensorSpec((env.task.num_classes,), torch.float32, counts=True)}
         if phase is Phase.SOLVE:
             return self._head.expected_sums(shared, env)
         if phase is Phase.MOMENTS:
@@ -283,6 +293,10 @@ class Accord:
     def stats_of(self, sums: Tensors) -> SufficientStats:
         """Summed messages as statistics."""
         return summed_stats(sums, self.wire)
+
+    def rounding(self, sums: Tensors) -> float:
+        """How far summed messages may be from the samples' own Gram matrix."""
+        return summed_rounding(sums, self.wire)
 
     def result_of(self, sums: Tensors) -> dict[str, Tensor]:
         """The head, and what personal heads need."""

@@ -58,7 +58,7 @@ class Encoding:
         return {
             **self.expected_model(env),
             **self.training.extra_spec(env),
-            COUNTS: TensorSpec((env.task.num_classes,), torch.float32),
+            COUNTS: TensorSpec((env.task.num_classes,), torch.float32, counts=True),
         }
 
     def work(self, env: Env) -> Work | None:

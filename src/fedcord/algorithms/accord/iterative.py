@@ -94,9 +94,9 @@ class IterativeHead:
         real = NUMBERS.get(self.wire, torch.float64)
         return {
             f"{STATS}.moment": TensorSpec((width, classes), real),
-            f"{STATS}.trace": TensorSpec((), real),
-            f"{STATS}.target_square": TensorSpec((), real),
-            f"{STATS}.class_count": TensorSpec((classes,), torch.int64),
+            f"{STATS}.trace": TensorSpec((), real, at_least=0.0),
+            f"{STATS}.target_square": TensorSpec((), real, at_least=0.0),
+            f"{STATS}.class_count": TensorSpec((classes,), torch.int64, counts=True),
             f"{STATS}.tag_sum": TensorSpec((), torch.int64),
         }
 

@@ -138,6 +138,7 @@ class AccordRounds:
             shares_work=True,
             observes=True,
             sums_suffice=True,
+            examines=True,
         )
 
     def review(self, task: Task) -> Review:
@@ -165,6 +166,11 @@ class AccordRounds:
             return None
         needs: Combination | None = method.needs_only(here)
         return needs
+
+    def objection(self, update: Update, env: Env) -> str | None:
+        """As accord objects to encoders, from the start or of the averaged network."""
+        part, here = self._place(env)
+        return None if part is Part.AVERAGING else self.encoders.objection(update, here)
 
     def work(self, shared: Tensors, env: Env) -> Work | None:
         """Rounds and encoders are those of the methods alone."""

@@ -59,6 +59,7 @@ from fedcord.core.contract import (
     Review,
     ServerState,
     Traits,
+    Update,
     Updates,
     Work,
 )
@@ -131,6 +132,7 @@ class AccordStudent:
             shares_work=True,
             observes=True,
             sums_suffice=True,
+            examines=True,
         )
 
     def review(self, task: Task) -> Review:
@@ -146,6 +148,10 @@ class AccordStudent:
         if self._is_teachers(env):
             return self.teacher.needs_only(self._teachers(env))
         return self._averaging.needs_only(self._students(env))
+
+    def objection(self, update: Update, env: Env) -> str | None:
+        """As the teacher objects to encoders."""
+        return self.teacher.objection(update, env) if self._is_teachers(env) else None
 
     def work(self, shared: Tensors, env: Env) -> Work | None:
         """Encoders are trained as accord's are."""

@@ -125,7 +125,7 @@ class AFL(SolvesFromSums):
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """Sums; class counts alone in the first round of `balanced`."""
         if self._is_counting(env):
-            return {COUNT: TensorSpec((env.task.num_classes,), torch.int64)}
+            return {COUNT: TensorSpec((env.task.num_classes,), torch.int64, counts=True)}
         if self.is_factored:
             return factor_spec(self.features.num_features(env.task), env.task.num_classes)
         return sums_spec(self.features, self.wire, env)

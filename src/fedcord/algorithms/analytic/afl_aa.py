@@ -70,7 +70,7 @@ class AFLByModels(SolvesFromSums):
         return {
             GRAM: TensorSpec((size, size), torch.float64),
             WEIGHT: TensorSpec((size, classes), torch.float64),
-            COUNT: TensorSpec((classes,), torch.int64),
+            COUNT: TensorSpec((classes,), torch.int64, counts=True),
             TAG: TensorSpec((), torch.int64),
         }
 

@@ -20,6 +20,7 @@ from fedcord.algorithms.analytic.sum_messages import (
     STATS,
     add_messages,
     stats_update,
+    summed_rounding,
     summed_stats,
 )
 from fedcord.algorithms.analytic.wire import check_float32_is_enough, wire_spec
@@ -127,6 +128,10 @@ class SolvesFromSums(ABC):
     def stats_of(self, sums: Tensors) -> SufficientStats:
         """Summed messages as statistics."""
         return summed_stats(sums, self.wire)
+
+    def rounding(self, sums: Tensors) -> float:
+        """How far summed messages may be from the samples' own Gram matrix."""
+        return summed_rounding(sums, self.wire)
 
     def why_not_forget(self) -> str | None:
         """Why a client cannot be taken out of the sums exactly, or None when it can."""

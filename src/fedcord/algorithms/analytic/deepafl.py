@@ -132,7 +132,7 @@ class DeepAFL:
             shapes |= {"phi.gram": (packed_length(size),), "phi.moment": (size, classes)}
         real = {name: TensorSpec(shape, torch.float64) for name, shape in shapes.items()}
         counts = {
-            "class_count": TensorSpec((classes,), torch.int64),
+            "class_count": TensorSpec((classes,), torch.int64, counts=True),
             "tag_sum": TensorSpec((), torch.int64),
         }
         return {**real, **counts}

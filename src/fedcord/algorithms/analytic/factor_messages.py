@@ -33,7 +33,7 @@ def factor_spec(num_features: int, num_classes: int) -> Mapping[str, TensorSpec]
     return {
         f"{FACTOR}.r": TensorSpec((packed_length(num_features),), torch.float64),
         f"{FACTOR}.z": TensorSpec((num_features, num_classes), torch.float64),
-        f"{FACTOR}.class_count": TensorSpec((num_classes,), torch.int64),
+        f"{FACTOR}.class_count": TensorSpec((num_classes,), torch.int64, counts=True),
         f"{FACTOR}.tag_sum": TensorSpec((), torch.int64),
     }
 

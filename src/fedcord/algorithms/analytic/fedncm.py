@@ -93,7 +93,7 @@ class FedNCM:
             f"{NCM}.sum": TensorSpec(
                 (classes, self.features.num_features(env.task)), torch.float64
             ),
-            f"{NCM}.class_count": TensorSpec((classes,), torch.int64),
+            f"{NCM}.class_count": TensorSpec((classes,), torch.int64, counts=True),
             f"{NCM}.tag_sum": TensorSpec((), torch.int64),
         }
 

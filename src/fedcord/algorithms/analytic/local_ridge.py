@@ -77,7 +77,7 @@ class LocalRidge:
 
     def expected_update(self, shared: Tensors, env: Env) -> Mapping[str, TensorSpec]:
         """Class counts."""
-        return {COUNT: TensorSpec((env.task.num_classes,), torch.int64)}
+        return {COUNT: TensorSpec((env.task.num_classes,), torch.int64, counts=True)}
 
     def client_update(
         self, shared: Tensors, memory: Tensors, data: ClientData, env: Env

@@ -30,7 +30,8 @@ SAME_MESSAGE = 1e-9
 """Largest relative gap between a client's message and what it sends again when it leaves."""
 
 LEAST_EIGENVALUE = -1e-10
-"""Relative to the mean eigenvalue: below it, something was removed that had not been added."""
+"""Relative to the mean eigenvalue, what finding eigenvalues itself may be off by. Further below it
+than messages were rounded on their way, something was removed that had not been added."""
 
 
 class HoldsSums(Protocol):
@@ -51,6 +52,10 @@ class HoldsSums(Protocol):
 
     def stats_of(self, sums: Tensors) -> SufficientStats:
         """Summed messages as statistics."""
+        ...
+
+    def rounding(self, sums: Tensors) -> float:
+        """How far `stats_of` may be from the samples' own Gram matrix, as a spectral norm."""
         ...
 
     def result_of(self, sums: Tensors) -> dict[str, Tensor]:
@@ -116,7 +121,8 @@ def forget(
     total = select(state.private, SUM)
     left = {name: total[name] - message[name].to(total[name].dtype) for name in total}
     sums = {**prefixed(SUM, left), **prefixed(LEDGER, ledger(rows))}
-    _check_consistent(algorithm, sums, who)
+    # of the sums as they were: a message that is made again for other features rounds otherwise
+    _check_consistent(algorithm, sums, algorithm.rounding(state.private), who)
     return replace(state, private=sums, result=algorithm.result_of(sums))
 
 
@@ -150,10 +156,10 @@ def _check_same_message(row: list[float], update: Update, message: Tensors, who:
         )
 
 
-def _check_consistent(algorithm: HoldsSums, sums: Tensors, who: str) -> None:
+def _check_consistent(algorithm: HoldsSums, sums: Tensors, rounding: float, who: str) -> None:
     stats = algorithm.stats_of(sums)
     values = torch.linalg.eigvalsh(stats.gram_matrix())
-    if float(values[0]) < LEAST_EIGENVALUE * max(float(values.mean()), 1e-300):
+    if float(values[0]) < LEAST_EIGENVALUE * max(float(values.mean()), 1e-300) - rounding:
         raise ProtocolError(
             f"without {who} the sums have eigenvalue {float(values[0]):g}, which no "
             "samples have; what is removed had not been added like this."

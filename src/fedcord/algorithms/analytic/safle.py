@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -121,10 +121,10 @@ class SAFLe:
         if self._is_first(env):
             width = self.features.num_features(env.task)
             sums = {name: TensorSpec((width,), torch.float64) for name in SPREAD}
-            return {**sums, "spread.count": TensorSpec((), torch.int64)}
+            return {**sums, "spread.count": TensorSpec((), torch.int64, counts=True)}
         spec = SufficientStats.spec(self.num_features(env.task), classes)
         return {
-            f"{STATS}.{name}": TensorSpec(part.shape, torch.int32) if name in COUNTS else part
+            f"{STATS}.{name}": replace(part, dtype=torch.int32) if name in COUNTS else part
             for name, part in spec.items()
         }
 
@@ -207,6 +207,10 @@ class SAFLe:
         """Summed counts as statistics."""
         plain = select(sums, "sum")
         return decode_stats({n: t.double() if n in COUNTS else t for n, t in plain.items()}, "")
+
+    def rounding(self, sums: Tensors) -> float:
+        """Counts are exact."""
+        return 0.0
 
     def result_of(self, sums: Tensors) -> dict[str, Tensor]:
         """The tables."""

@@ -150,8 +150,8 @@ class SufficientStats:
         return {
             "gram": TensorSpec((packed_length(num_features),), torch.float64),
             "moment": TensorSpec((num_features, num_classes), torch.float64),
-            "class_count": TensorSpec((num_classes,), torch.int64),
-            "target_square": TensorSpec((), torch.float64),
+            "class_count": TensorSpec((num_classes,), torch.int64, counts=True),
+            "target_square": TensorSpec((), torch.float64, at_least=0.0),
             "tag_sum": TensorSpec((), torch.int64),
         }
 

@@ -15,7 +15,7 @@ from fedcord.algorithms.analytic.ledger import (
     ledger_rows,
 )
 from fedcord.algorithms.analytic.stats import SufficientStats
-from fedcord.algorithms.analytic.wire import decode_stats, encode_stats
+from fedcord.algorithms.analytic.wire import decode_stats, encode_stats, gram_rounding
 from fedcord.core.contract import ClientId, Env, Update
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors, prefixed, select
@@ -83,3 +83,8 @@ def check_tag(message: Tensors, tag: int, who: str) -> None:
 def summed_stats(sums: Tensors, form: str) -> SufficientStats:
     """Summed messages as statistics in float64."""
     return decode_stats(select(sums, SUM), form)
+
+
+def summed_rounding(sums: Tensors, form: str) -> float:
+    """How far summed messages may be from the samples' own Gram matrix, as a spectral norm."""
+    return gram_rounding(summed_stats(sums, form), form, len(sums[f"{LEDGER}.client"]))

@@ -14,6 +14,7 @@ offers it with a way of merging of its own; see `fedcord.algorithms.analytic.fac
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from fedcord.algorithms.analytic.stats import SufficientStats
 from fedcord.core.errors import NumericalError
 from fedcord.core.tensors import Tensors, TensorSpec
 from fedcord.ops.fixed_point import FRACTION_BITS, from_fixed, to_fixed
-from fedcord.ops.symmetric import svec, unsvec
+from fedcord.ops.symmetric import diagonal_places, svec, unsvec
 
 FORMATS = ("packed64", "packed32", "svec", "fixed64")
 RFACTOR = "rfactor"
@@ -65,9 +66,35 @@ def wire_spec(form: str, num_features: int, num_classes: int) -> Mapping[str, Te
     dtype = torch.int64 if form == "fixed64" else torch.float64
     dtype = torch.float32 if form == "packed32" else dtype
     return {
-        name: TensorSpec(spec.shape, dtype if name in REAL else spec.dtype)
+        name: replace(spec, dtype=dtype if name in REAL else spec.dtype)
         for name, spec in SufficientStats.spec(num_features, num_classes).items()
     }
+
+
+def gram_rounding(stats: SufficientStats, form: str, messages: int) -> float:
+    """How far the Gram matrix of summed messages may be from that of the samples, at most.
+
+    As a spectral norm, so that no eigenvalue is further off. It is at most the Frobenius norm, and
+    that of entries √(Gᵢᵢ Gⱼⱼ), which no entry of a Gram matrix exceeds, is the trace of G.
+
+        fixed64    every entry of every message is off by half a step of 2⁻³²: messages·D·2⁻³³
+        packed32   every entry of a message by 2⁻²⁴ of itself: 2⁻²⁴ of the trace
+        all        every addition, and what `svec` does to a message, by 2⁻⁵³ of an entry
+
+    Twice as much is allowed, since sums are rounded again where an encoder is dropped.
+
+    Args:
+        stats: the sums of all who have been in them.
+        form: how messages travelled.
+        messages: how many there were.
+    """
+    trace = float(stats.gram[diagonal_places(stats.num_features)].sum())
+    rounding = 2 * (messages + 1) * 2.0**-53 * trace
+    if form == "fixed64":
+        rounding += messages * stats.num_features * 2.0**-FRACTION_BITS
+    elif form == "packed32":
+        rounding += 2 * 2.0**-24 * trace
+    return rounding
 
 
 def check_float32_is_enough(condition: float) -> None:

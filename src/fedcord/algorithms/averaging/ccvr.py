@@ -76,7 +76,7 @@ class CCVR(HasHeadRound):
         """Counts, sums and one triangle of the sums of products, for every class."""
         classes, width = env.task.num_classes, FEATURES.num_features(env.task) - 1
         return {
-            COUNT: TensorSpec((classes,), torch.int64),
+            COUNT: TensorSpec((classes,), torch.int64, counts=True),
             SUM: TensorSpec((classes, width), torch.float64),
             SQUARE: TensorSpec((classes, packed_length(width)), torch.float64),
         }

@@ -61,6 +61,6 @@ def upload_spec(
     return {
         **{f"{MODEL}.{n}": TensorSpec(tuple(t.shape), t.dtype) for n, t in model.items()},
         PROTOTYPES: TensorSpec((num_classes, feature_dim), torch.float32),
-        COUNTS: TensorSpec((num_classes,), torch.float32),
+        COUNTS: TensorSpec((num_classes,), torch.float32, counts=True),
         **{f"{EXTRA}.{name}": spec for name, spec in extra.items()},
     }

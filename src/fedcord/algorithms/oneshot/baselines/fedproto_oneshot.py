@@ -83,7 +83,7 @@ class FedProtoOneShot(SendsOnce):
         return {
             **model_spec(shared),
             MEANS: TensorSpec((classes, dim), torch.float32),
-            COUNTS: TensorSpec((classes,), torch.float32),
+            COUNTS: TensorSpec((classes,), torch.float32, counts=True),
         }
 
     def client_update(
