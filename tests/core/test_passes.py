@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from fedcord.algorithms.analytic.features import in_full_batches
 from fedcord.core.passes import PassCounter, Passes
 from fedcord.core.task import Task
+from fedcord.report.cost import EXPLANATION
 
 
 @pytest.fixture
@@ -35,6 +37,15 @@ def test_rows_are_counted_forward_and_backward(task: Task) -> None:
     network(inputs)
     assert counts(own) == (28, 14)
     assert own.cpu_seconds > 0
+
+
+def test_what_fills_a_batch_up_is_counted_as_it_is_computed_and_reports_say_so(task: Task) -> None:
+    network = task.fresh_network()
+    for samples, passes in ((3, 64), (46, 64), (65, 128)):
+        with task.passes.account() as own:
+            in_full_batches(network, 3, torch.ones(samples, 4))
+        assert counts(own) == (passes, 0)
+    assert "batches that are filled up to one size with what fills them" in EXPLANATION
 
 
 def test_an_account_within_another_is_not_part_of_it(task: Task) -> None:

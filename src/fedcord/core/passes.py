@@ -1,8 +1,9 @@
 """How much clients compute: examples that pass forward and backward through their networks.
 
 Epochs do not say it: two views of an example are two rows of a step, a feature that is computed
-once more is one more. Seconds say it of one machine. So passes are counted where they happen, at
-the first layer of every network that a task makes, while somebody keeps an account.
+once more is one more, and what fills a batch up to one size is computed like the rest of it.
+Seconds say it of one machine. So passes are counted where they happen, at the first layer of every
+network that a task makes, while somebody keeps an account.
 
 Passes that do not reach a network's first layer are not counted: training a head on features that
 are there already costs a small part of one.

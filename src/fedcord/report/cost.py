@@ -18,9 +18,10 @@ EXPLANATION = (
     "Complete traffic: what was exchanged and what personal models took, without first weights, "
     "which follow from the seed, and with what clients still lack of the final model, sent to each "
     "of them. Passes: examples, over all clients, that went forward and backward through whole "
-    "networks while clients worked, views and features counted as often as they were computed; "
-    "compute is forward plus twice backward. CPU: of clients and server in all rounds, without "
-    "evaluations, on the machine it ran on."
+    "networks while clients worked, views and features counted as often as they were computed, "
+    "batches that are filled up to one size with what fills them; compute is forward plus twice "
+    "backward. CPU: of clients and server in all rounds, without evaluations, on the machine it "
+    "ran on."
 )
 NEAR = 0.05
 """Compute within this share of another is called equal."""
