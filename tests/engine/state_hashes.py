@@ -8,6 +8,7 @@ compares another engine with it.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 import tempfile
@@ -34,8 +35,46 @@ CORRECTED = {
 
 
 def machine() -> str:
-    """What decides the last bits beside the code: the build of PyTorch and the processor's kind."""
-    return f"torch {torch.__version__.split('+')[0]}, {torch.backends.cpu.get_cpu_capability()}"
+    """What decides the last bits beside the code: the build of PyTorch and the processor.
+
+    Processors of one kind (AVX512, say) are given different kernels, so what this one makes of
+    plain operations is part of the name.
+    """
+    build = torch.__version__.split("+")[0]
+    kind = torch.backends.cpu.get_cpu_capability()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as runs have it; bits depend on it
+    try:
+        return f"torch {build}, {kind}, {_bits_of_plain_operations()}"
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _bits_of_plain_operations() -> str:
+    """A hash of products, convolutions and their gradients, functions and decompositions."""
+    stream = torch.Generator().manual_seed(1)
+
+    def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.randn(shape, generator=stream, dtype=dtype)
+
+    found = []
+    for rows, inner, columns in ((4, 64, 10), (32, 64, 32), (75, 128, 64), (300, 65, 65)):
+        for dtype in (torch.float32, torch.float64):
+            found.append(drawn(rows, inner, dtype=dtype) @ drawn(inner, columns, dtype=dtype))
+    for batch, channels in ((32, 1), (64, 4), (7, 8)):
+        images = drawn(batch, channels, 8, 8).requires_grad_()
+        kernels = drawn(8, channels, 3, 3).requires_grad_()
+        made = torch.nn.functional.conv2d(images, kernels, padding=1)
+        pooled = torch.nn.functional.max_pool2d(made.relu(), 2).flatten(1)
+        loss = torch.log_softmax(pooled, dim=1).square().mean()
+        found += [made, *torch.autograd.grad(loss, (images, kernels))]
+    samples = drawn(300, 65, dtype=torch.float64)
+    gram = samples.T @ samples
+    found += [gram, torch.linalg.eigh(gram)[0], torch.linalg.cholesky(gram)]
+    found += [torch.linalg.solve(gram, samples[:65]), torch.linalg.qr(samples)[1]]
+    found += [samples.float().sum(0), samples.exp().mean(1), samples.float().tanh().norm(dim=0)]
+    plain = [tensor.detach().contiguous().numpy().tobytes() for tensor in found]
+    return hashlib.sha256(b"".join(plain)).hexdigest()[:12]
 
 
 def state_hash(name: str, engine: str) -> str:
