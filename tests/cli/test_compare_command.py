@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -160,8 +161,10 @@ SOME_FAIL = [*WORDS, "--subset", "100", "--model", "mlp:4", "--set", "fedprox:lo
 def test_a_contender_that_diverges_does_not_end_the_comparison(tmp_path: Path) -> None:
     done = fedcord(*SOME_FAIL, "--out", "study", "--quiet", cwd=tmp_path)
     assert done.returncode == 1
-    assert "failed: fedprox seed 0: NumericalError: the predictor returned NaN" in done.stderr
-    assert "failed: fedprox seed 1: NumericalError" in done.stderr
+    # whether training or prediction overflows first is the processor's choice
+    reason = r"(the predictor returned NaN|round \d: all 5 updates were refused)"
+    for seed in (0, 1):
+        assert re.search(rf"failed: fedprox seed {seed}: NumericalError: {reason}", done.stderr)
     assert "2 of 4 runs have no result" in done.stderr
     assert "--retry-failed" in done.stderr
     assert "Traceback" not in done.stderr
