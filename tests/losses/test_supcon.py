@@ -124,12 +124,12 @@ def test_rows_without_partners_give_zero_and_no_gradient(labels: list[int]) -> N
 
 
 def test_two_views_of_one_example_give_zero_with_zero_gradient() -> None:
-    features = unit(2, 4, 8).requires_grad_()
+    features = unit(2, 4, 8).double().requires_grad_()
     loss = supervised_contrast(features, torch.tensor([1, 1]), 0.07)
     loss.backward()
     assert float(loss.detach()) == pytest.approx(0, abs=1e-6)
     assert features.grad is not None
-    torch.testing.assert_close(features.grad, torch.zeros(2, 4), atol=1e-5, rtol=0)
+    torch.testing.assert_close(features.grad, torch.zeros(2, 4, dtype=torch.float64), atol=1e-5, rtol=0)
 
 
 def test_large_similarities_stay_finite() -> None:

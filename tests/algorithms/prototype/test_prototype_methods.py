@@ -178,7 +178,7 @@ def test_15_11_three_gaussian_classes_are_learnt(name: str) -> None:
     """Averaged models from skewed clients; own models where every client has all classes."""
     people = parties.population(parties.SKEWED if name.endswith("+") else [(10, 10, 10)] * 3)
     tuned: dict[str, dict[str, Any]] = {
-        "fedtgp": {"server_epochs": 100, "server_lr": 0.05},
+        "fedtgp": {"server_epochs": 100, "server_lr": 0.02},
         "fedsa": {"anchor_weight": 1.0},
     }
     values = tuned.get(name.removesuffix("+"), {})
