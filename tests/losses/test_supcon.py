@@ -129,7 +129,9 @@ def test_two_views_of_one_example_give_zero_with_zero_gradient() -> None:
     loss.backward()
     assert float(loss.detach()) == pytest.approx(0, abs=1e-6)
     assert features.grad is not None
-    torch.testing.assert_close(features.grad, torch.zeros(2, 4, dtype=torch.float64), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        features.grad, torch.zeros(2, 4, dtype=torch.float64), atol=1e-5, rtol=0
+    )
 
 
 def test_large_similarities_stay_finite() -> None:
