@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from fedcord.report.kept_curves import COSTS
+from fedcord.report.kept_page import keep_page
+from fedcord.report.leaderboard import leaderboard
+from fedcord.report.load import load_runs
 from tests.cli.command import fedcord
 from tests.report.conftest import assert_refused, write_run
 
@@ -68,6 +72,24 @@ def test_first_evaluation_above_with_its_costs(tmp_path: Path) -> None:
     text = (tmp_path / "over.md").read_text(encoding="utf-8")
     assert "| climbs | 79.00 | 2 rounds | 3, 2 | 6.2 kB | 1.9 | 124 | 1.9 | yes |" in text
     assert "| never | 60.00 | not in 4 rounds | –, – | – | – | – | – | – |" in text
+
+
+def test_curves_are_kept_with_their_costs(tmp_path: Path) -> None:
+    board = leaderboard(load_runs(write_curves(tmp_path / "study")))
+    keep_page(tmp_path, "page", "# page\n", {"part": board}, ["part"])
+    kept = (tmp_path / "page" / "part-curves.csv").read_text(encoding="utf-8")
+    lines = [line.split(",") for line in kept.splitlines()]
+    assert lines[0] == [*("algorithm", "round", "seed", "accuracy"), *COSTS]
+    assert len(lines) == 1 + sum(len(values) for seeds in CURVES.values() for values in seeds)
+    by_place = {tuple(line[:3]): tuple(map(float, line[3:])) for line in lines[1:]}
+    assert by_place["climbs", "2", "1"] == (0.75, 6200, 124)  # as the table has them
+    assert by_place["once", "1", "0"] == (0.60, 3200, 64)
+
+
+def test_points_have_no_curves_to_keep(tmp_path: Path) -> None:
+    study = write_curves(tmp_path / "study", {"once": [[0.6]], "other": [[0.7]]})
+    keep_page(tmp_path, "page", "# page\n", {"part": leaderboard(load_runs(study))}, ["part"])
+    assert {path.name for path in (tmp_path / "page").iterdir()} == {"part.csv", "hashes.json"}
 
 
 def test_lower_is_better_turns_the_question(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--page",
         type=path,
         metavar="DIR",
-        help="also write NAME-SCALE.md there, with leaderboards and hashes of all runs beside it; "
-        "other parts and your own sections stay",
+        help="also write NAME-SCALE.md there, with leaderboards, curves and hashes of all runs "
+        "beside it; other parts and your own sections stay",
     )
     add_set_flag(parser)
     add_jobs_flag(parser)
@@ -144,6 +144,7 @@ def _show(
     from rich.console import Console
 
     from fedcord.core.atomic import write_atomically
+    from fedcord.report.kept_page import keep_page
     from fedcord.report.published import beside, published_table
     from fedcord.report.reproduction import reproduction_page
     from fedcord.report.terminal import plain_table, print_leaderboard
@@ -173,7 +174,7 @@ def _show(
     write_atomically(root / TABLE, page)
     if arguments.page is not None:
         parts = list(named.studies(arguments.scale))
-        _write_page(arguments.page, f"{named.name}-{arguments.scale}", page, boards, parts)
+        keep_page(arguments.page, f"{named.name}-{arguments.scale}", page, boards, parts)
     write_atomically(root / VALUES, json.dumps(values, indent=1) + "\n")
     if arguments.json:
         sys.stdout.write(json.dumps(values) + "\n")
@@ -192,32 +193,6 @@ def _show(
     sys.stderr.writelines(f"failed: {failure}\n" for failure in failures)
     sys.stderr.writelines(f"not run: {part}: {reason}\n" for part, reason in lacking.items())
     return int(bool(failures or lacking))
-
-
-def _write_page(
-    folder: Path, name: str, page: str, boards: Mapping[str, Leaderboard], parts: list[str]
-) -> None:
-    """What is kept of a study when its run folders are gone: page, leaderboards, hashes.
-
-    Parts of other sittings, and what was written by hand below the tables, stay on the page.
-    """
-    from fedcord.core.atomic import write_atomically
-    from fedcord.report.fields import read_json, read_text
-    from fedcord.report.kept_page import with_kept
-    from fedcord.report.reproduction import hashes_of
-    from fedcord.report.tables import to_csv
-
-    written, listed = folder / f"{name}.md", folder / name / "hashes.json"
-    hashes = {part: hashes_of(board) for part, board in boards.items()}
-    if written.exists():
-        page = with_kept(page, read_text(written), parts)
-        before = read_json(listed) if listed.exists() else {}
-        hashes = {part: own for part, own in before.items() if part in parts} | hashes
-    (folder / name).mkdir(parents=True, exist_ok=True)
-    for part, board in boards.items():
-        write_atomically(folder / name / f"{part}.csv", to_csv(board))
-    write_atomically(listed, json.dumps(hashes, indent=1) + "\n")
-    write_atomically(written, page)
 
 
 def _command(arguments: argparse.Namespace) -> str:

@@ -1,4 +1,6 @@
-"""A study's page that is written again keeps what this sitting did not make.
+"""What is kept of a study when its run folders are gone: page, leaderboards, curves, hashes.
+
+A page that is written again keeps what this sitting did not make.
 
 That is parts that were run in another sitting, whose run folders may be gone, and what people wrote
 below the tables. What this sitting made takes the place of what the page had of the same parts, so
@@ -7,16 +9,59 @@ that writing a page twice changes nothing.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from fedcord.core.atomic import write_atomically
+from fedcord.report.fields import read_json, read_text
+from fedcord.report.kept_curves import curves_csv
 from fedcord.report.kept_figures import merged_figures
 from fedcord.report.kept_plan import merged_plans
+from fedcord.report.leaderboard import Leaderboard
 from fedcord.report.planned import TITLE as PLAN
-from fedcord.report.reproduction import BESIDE, NO_FIGURES, NOT_RUN, SETTING, TOGETHER
+from fedcord.report.reproduction import (
+    BESIDE,
+    NO_FIGURES,
+    NOT_RUN,
+    SETTING,
+    TOGETHER,
+    hashes_of,
+)
+from fedcord.report.tables import to_csv
 
 _HEADING = re.compile(r"^## (.+)\n", re.MULTILINE)
 _COMMANDS = re.compile(r"^```sh\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+
+
+def keep_page(
+    folder: Path, name: str, page: str, boards: Mapping[str, Leaderboard], parts: Sequence[str]
+) -> None:
+    """Write NAME.md, and beside it a folder NAME with what programs read.
+
+    Parts of other sittings, and what was written by hand below the tables, stay on the page.
+
+    Args:
+        folder: where pages are.
+        name: of the study and its scale.
+        page: what this sitting's runs say.
+        boards: by part, those runs.
+        parts: all parts of the study, in its order.
+    """
+    written, listed = folder / f"{name}.md", folder / name / "hashes.json"
+    hashes = {part: hashes_of(board) for part, board in boards.items()}
+    if written.exists():
+        page = with_kept(page, read_text(written), parts)
+        before = read_json(listed) if listed.exists() else {}
+        hashes = {part: own for part, own in before.items() if part in parts} | hashes
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    for part, board in boards.items():
+        write_atomically(folder / name / f"{part}.csv", to_csv(board))
+        if (curves := curves_csv(board)) is not None:
+            write_atomically(folder / name / f"{part}-curves.csv", curves)
+    write_atomically(listed, json.dumps(hashes, indent=1) + "\n")
+    write_atomically(written, page)
 
 
 def with_kept(page: str, before: str, parts: Sequence[str]) -> str:
