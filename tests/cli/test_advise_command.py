@@ -44,7 +44,7 @@ def test_a_recommendation_says_how_sure_it_is_and_where_it_comes_from(tmp_path: 
     assert "Try first: accord-deep\n" in done.stdout
     assert "How sure: shown on several data sets; not on digits alone." in done.stdout
     assert "results/accord-main-small.md#all-data-sets-against-accord-deep" in done.stdout
-    assert "but not shown: +0.1 points [0.0, 0.2] over 3 settings of digits" in done.stdout
+    assert "but not shown: +0.09 points [−0.02, 0.21] over 3 settings of digits" in done.stdout
     assert "over the same untrained, accord-deep (training=random): +" in done.stdout
     assert "fedcord compare accord-deep" in done.stdout
     assert "--set afl-deep:features.networks=5" in done.stdout

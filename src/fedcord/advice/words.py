@@ -217,10 +217,10 @@ def _comparison(one: Comparison, evidence: Evidence) -> str:
     data = evidence.data_sets(one)
     of = data[0] if len(data) == 1 else f"{len(data)} data sets"
     over = f"over {len(one.settings)} settings of {of}" if len(one.settings) > 1 else f"on {of}"
-    return (
-        f"{_points(one.points)} [{fixed(one.low, 1)}, {fixed(one.high, 1)}] {over}, {corrected} "
-        f"({one.source})"
-    )
+    # an end that would be read as zero says on which side of it it is
+    decimals = 1 if all(round(end, 1) for end in (one.low, one.high)) else 2
+    ends = f"[{fixed(one.low, decimals)}, {fixed(one.high, decimals)}]"
+    return f"{_points(one.points, decimals)} {ends} {over}, {corrected} ({one.source})"
 
 
 def _near_lines(advice: Advice) -> list[str]:
@@ -272,8 +272,8 @@ def _figure(figure: Figure) -> str:
     return f"{fixed(figure.mean, 1)} [{fixed(low, 1)}, {fixed(high, 1)}]"
 
 
-def _points(points: float) -> str:
-    text = fixed(points, 1)
+def _points(points: float, decimals: int = 1) -> str:
+    text = fixed(points, decimals)
     return f"{text if text.startswith('−') or not text.strip('0.') else '+' + text} points"
 
 
