@@ -28,7 +28,7 @@ ASKED_FOR = {
         "accord-frontier",
     ),
     *("accord-participation", "accord-private", "accord-controls", "accord-views", "accord-text"),
-    *("accord-ham10000", "accord-ham10000-tuned", "accord-fens-tuned"),
+    *("accord-ham10000", "accord-ham10000-tuned", "accord-fens-tuned", "accord-student"),
 }
 NEEDS_NO_DOWNLOAD = ("digits", "synthetic")
 
