@@ -238,6 +238,12 @@ def test_impossible_amounts_are_refused_naming_sender_and_tensor(
         check_amounts(tensors, AMOUNTS, 7.0, "client 3")
 
 
+def test_tensors_whose_values_may_be_anything_are_not_looked_at() -> None:
+    """A copy of a whole model in float64, at every client and of every update, would be felt."""
+    bounded = {name: tensor for name, tensor in amounts([3.0, 4.0]).items() if name != "sum"}
+    check_amounts(bounded, AMOUNTS, 7.0, "client 3")
+
+
 def test_counts_beyond_int64_do_not_wrap_around_to_the_weight() -> None:
     expected = {"count": TensorSpec((4,), torch.int64, counts=True)}
     wrapped = {"count": torch.tensor([2**62] * 4)}  # adds up to 0 modulo 2^64

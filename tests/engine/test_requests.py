@@ -92,3 +92,8 @@ def test_headers_are_checked(header: dict[str, object]) -> None:
 def test_an_update_without_weight_or_metrics_is_refused(values: dict[str, object]) -> None:
     with pytest.raises(ProtocolError, match="client 4 sent an update that is incomplete"):
         Reply(4, "update", values=values).update("client 4")
+
+
+def test_a_refusal_read_as_an_update_says_why_there_is_none() -> None:
+    with pytest.raises(ProtocolError, match=r"^client 4: the sums overflowed; scale down\.$"):
+        Reply(4, "update", refusal="client 4: the sums overflowed; scale down.").update("client 4")

@@ -55,6 +55,14 @@ def test_what_makes_no_sense_is_refused_before_anything_is_loaded(text: str, why
         load_config({"attack": text})
 
 
+def test_what_attackers_say_of_their_examples_is_not_what_is_refused() -> None:
+    """Or an attack on a message that holds counts would be none."""
+    params = {"local": {"epochs": 1}}
+    settings = {**SMALL, "clients": 3, "rounds": None, "model": "mlp:4"}
+    result = run("accord", params=params, attack="scaled:clients=1", **settings)
+    assert result["refused"] == 0
+
+
 def test_a_share_is_drawn_by_the_seed_and_a_smaller_one_within_it() -> None:
     few, many = read_attack("scaled:0.2"), read_attack("scaled:0.5")
     for seed in range(5):

@@ -128,6 +128,8 @@ class Reply:
 
     def update(self, who: str = "a client") -> Update:
         """The reply to `update` or `forget` as what an algorithm reads; `who` is for the error."""
+        if self.refusal is not None:
+            raise ProtocolError(self.refusal)
         try:
             found = self.values["metrics"].items()
             metrics = {str(k): math.nan if v is None else _number(v) for k, v in found}

@@ -185,7 +185,7 @@ def with_late(
     count: int,
     passed: Traffic,
     took: Mapping[ClientId, Passes],
-    cpu_seconds: float | None,
+    cpu_seconds: float,
 ) -> dict[str, Any]:
     """A round's line with the costs of clients that took part in it after it was over.
 
@@ -193,8 +193,8 @@ def with_late(
         line: of the round.
         count: how many they are.
         passed: what they were sent for it and answered.
-        took: their passes, of those who tell.
-        cpu_seconds: of their work and the server's; None where that is not known.
+        took: their passes.
+        cpu_seconds: of their work and the server's.
     """
     late: dict[str, Any] = {
         **line,
@@ -204,9 +204,8 @@ def with_late(
         "traffic": _added([line.get("traffic", {}), _traffic({"training": passed})]),
         TOOK: {**line.get(TOOK, {}), **{str(client): own.plain() for client, own in took.items()}},
     }
-    before = late.pop("cpu_seconds", None)
-    if before is not None and cpu_seconds is not None:
-        late["cpu_seconds"] = round(before + cpu_seconds, 6)
+    if "cpu_seconds" in line:
+        late["cpu_seconds"] = round(line["cpu_seconds"] + cpu_seconds, 6)
     return late
 
 

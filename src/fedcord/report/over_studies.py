@@ -19,7 +19,6 @@ from fedcord.statistics import (
     random_effects,
     stratified_difference,
 )
-from fedcord.statistics.intervals import is_flat
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,12 @@ def over_studies(pairs: Sequence[tuple[Row, Row]], datasets: Sequence[str]) -> O
         datasets: [S] of the studies.
     """
     strata = _strata(pairs, datasets)
+    # of the scores, not of their differences: what is only rounding must not become a test
+    scale = max(float(np.abs(over_shared_seeds(*pair)).max()) for pair in pairs)
     these = stratified_difference(
-        [own.differences.tolist() for own in strata], weights=[own.num_studies for own in strata]
+        [own.differences.tolist() for own in strata],
+        weights=[own.num_studies for own in strata],
+        scale=scale,
     )
     by_dataset = _by_dataset(strata)
     means, variances = zip(*by_dataset.values(), strict=True)
@@ -56,7 +59,7 @@ def over_studies(pairs: Sequence[tuple[Row, Row]], datasets: Sequence[str]) -> O
         tuple(float(_differences(*pair).mean()) for pair in pairs),
         {data: mean for data, (mean, _) in by_dataset.items()},
         these,
-        random_effects(means, variances),
+        random_effects(means, variances, scale=scale),
     )
 
 
@@ -68,13 +71,11 @@ class _Stratum:
         dataset: of all of them.
         num_studies: how many it stands for.
         differences: [n].
-        scale: size of the scores they are differences of.
     """
 
     dataset: str
     num_studies: int
     differences: NDArray[np.float64]
-    scale: float
 
     @property
     def mean(self) -> float:
@@ -82,11 +83,9 @@ class _Stratum:
 
     @property
     def variance(self) -> float:
-        """Of the mean; 0 without any spread, for which that of other data sets has to do."""
+        """Of the mean; 0 of a single pair, for which the spread of other data sets has to do."""
         n = len(self.differences)
-        if n == 1 or is_flat(self.differences, self.scale):
-            return 0.0
-        return float(self.differences.var(ddof=1)) / n
+        return float(self.differences.var(ddof=1)) / n if n > 1 else 0.0
 
 
 def _differences(row: Row, baseline: Row) -> NDArray[np.float64]:
@@ -100,11 +99,10 @@ def _strata(pairs: Sequence[tuple[Row, Row]], datasets: Sequence[str]) -> list[_
     for data in dict.fromkeys(datasets):
         own = [pair for pair, name in zip(pairs, datasets, strict=True) if name == data]
         differences = [_differences(*pair) for pair in own]
-        scale = max(np.abs(over_shared_seeds(*pair)).max() for pair in own)
         if len({shared_seeds(*pair) for pair in own}) == 1:
-            found.append(_Stratum(data, len(own), np.mean(differences, axis=0), scale))
+            found.append(_Stratum(data, len(own), np.mean(differences, axis=0)))
         else:
-            found += [_Stratum(data, 1, each, scale) for each in differences]
+            found += [_Stratum(data, 1, each) for each in differences]
     return found
 
 

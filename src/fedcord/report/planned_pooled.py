@@ -101,12 +101,10 @@ def explained(results: Sequence[PooledPrimary], has_datasets: bool) -> str:
             "; then with the data sets as a sample of data sets, τ the standard deviation between "
             "them (Paule and Mandel), interval of Hartung and Knapp"
         )
-    known = [own for own in results if own.found is not None]
     said += f". p with Holm's correction for {counted(len(results), 'planned comparison')}."
-    if len(known) < len(results):
-        missing = counted(len(results) - len(known), "planned comparison")
-        said += f" Of {missing} runs are missing in some study: counted as p = 1."
-    if any(own.comparison.other == BEST_OTHER for own in known):
+    if untested := sum(own.p_holm is None for own in results):
+        said += f" {untested} of them not tested, counted as p = 1."
+    if any(own.comparison.other == BEST_OTHER for own in results if own.found is not None):
         said += (
             f" The {BEST_OTHER} is the one with the highest mean over studies; p is the largest "
             "of all others', since each must be beaten, and 1 where one is not."

@@ -54,7 +54,10 @@ class RandomEffects:
 
 
 def random_effects(
-    means: Sequence[float], variances: Sequence[float], confidence: float = 0.95
+    means: Sequence[float],
+    variances: Sequence[float],
+    confidence: float = 0.95,
+    scale: float | None = None,
 ) -> RandomEffects:
     """The mean over k data sets and its interval.
 
@@ -65,6 +68,7 @@ def random_effects(
         means: [k] y.
         variances: [k] v, the squared standard errors of the means.
         confidence: of the interval.
+        scale: size of the numbers the means were computed from; by default their own.
     """
     from scipy.special import stdtr, stdtrit  # deferred: importing scipy takes long
 
@@ -76,10 +80,11 @@ def random_effects(
             "and none is below zero."
         )
     k = len(y)
-    v = np.where(np.sqrt(v) <= max(FLAT * float(np.abs(y).max()), VANISHING), 0.0, v)
+    size = float(np.abs(y).max()) if scale is None else scale
+    v = np.where(np.sqrt(v) <= max(FLAT * size, VANISHING), 0.0, v)
     v = np.maximum(v, v[v > 0].min(initial=math.inf)) if bool((v > 0).any()) else v
     reason = "one data set says nothing about others, no interval" if k < 2 else ""
-    if not reason and not v.any() and is_flat(y):
+    if not reason and not v.any() and is_flat(y, size):
         reason = f"all {k} data sets agree without any spread, no interval"
     if reason:
         interval = MeanInterval(k, float(y.mean()), None, None, confidence, METHOD, reason)

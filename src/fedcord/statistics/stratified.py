@@ -17,6 +17,7 @@ def stratified_difference(
     strata: Sequence[Sequence[float]],
     confidence: float = 0.95,
     weights: Sequence[float] | None = None,
+    scale: float | None = None,
 ) -> PairedDifference:
     """The mean of the studies' mean differences, by default every study with the same weight.
 
@@ -29,6 +30,7 @@ def stratified_difference(
         strata: for each of S studies the differences [n] of its pairs.
         confidence: of the interval.
         weights: [S] w of the studies; by default 1.
+        scale: size of the numbers the differences were computed from; by default their own.
     """
     from scipy.special import stdtr, stdtrit  # deferred: importing scipy takes long
 
@@ -41,10 +43,11 @@ def stratified_difference(
     everything = np.concatenate(values)
     is_balanced = len({len(own) for own in values}) == 1 and len(set(w.tolist())) == 1
     flip_p = sign_flip_p(everything) if is_balanced else None
+    size = float(np.abs(everything).max()) if scale is None else scale
     reason = ""
     if min(map(len, values)) < 2:
         reason = "a study with n = 1 has no spread, no interval"
-    elif all(is_flat(own, float(np.abs(everything).max())) for own in values):
+    elif all(is_flat(own, size) for own in values):
         reason = "no study's differences have any spread, no interval"
     if reason:
         interval = MeanInterval(n, mean, None, None, confidence, "Student t", reason)

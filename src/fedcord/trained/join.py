@@ -32,9 +32,8 @@ from fedcord.core.passes import Passes
 from fedcord.core.tensors import hash_tensors
 from fedcord.data.facts import DataFacts
 from fedcord.data.holdout import split_client
-from fedcord.engine.arrivals import Arrivals
 from fedcord.engine.population import Population
-from fedcord.engine.requests import Reply
+from fedcord.engine.requests import TOOK, Reply
 from fedcord.engine.threads import torch_threads
 from fedcord.engine.traffic import Phase, Traffic
 from fedcord.experiment.build import Experiment, build_experiment
@@ -134,28 +133,24 @@ def _solved(together: Experiment, source: SourceRun, clients: Sequence[ClientId]
         with open_federation(together) as people:
             env, started = last_round(together, state), time.process_time()
             request = asking("update", state, env)
-            arrivals = Arrivals(together.algorithm, request, env, 1.0, lambda client: None)
-            updates = list[tuple[ClientId, Update]]()
+            updates, took = list[tuple[ClientId, Update]](), dict[ClientId, Passes]()
             for reply in people.ask(request, clients, "training"):
                 if isinstance(reply, Reply) and reply.client is not None:
                     updates.append((reply.client, reply.update(people.said(reply.client))))
-                    arrivals.count_cost(reply, reply.client)
+                    took[reply.client] = Passes.from_plain(reply.values[TOOK])
             passed = people.take_traffic()["training"]
             after = join(algorithm, state, updates, env)
-            spent, saved = time.process_time() - started, arrivals.saved_cpu_seconds
-            cpu_seconds = spent + saved if saved is not None and people.is_here else None
+            cpu_seconds = time.process_time() - started
             # everybody lacks of the new model what they lacked of the old one
             delivery = people.holders.lacking(after.model, clients)
             difference = model_difference(after, solved_again(together, people, after))
         with open_federation(together) as people:  # who keeps nothing yet
             made, own_models = evaluated(together, people, source, after, marks)
             ending = people.take_traffic()
-    line = with_late(source.metrics[-1], len(clients), passed, arrivals.took, cpu_seconds)
+    line = with_late(source.metrics[-1], len(clients), passed, took, cpu_seconds)
     last = made.metrics[-1] | {name: line[name] for name in ("clients", "bytes_up", "bytes_down")}
     costs = _costs(source, line, ending, delivery, own_models, together.config)
-    # passes of those who came may not be known
-    kept = {name: value for name, value in made.result.items() if name != "work"}
-    made = replace(made, metrics=[*made.metrics[:-1], last], result=kept | costs)
+    made = replace(made, metrics=[*made.metrics[:-1], last], result=made.result | costs)
     return _New(made, difference)
 
 

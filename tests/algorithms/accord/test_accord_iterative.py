@@ -91,7 +91,9 @@ def test_bytes_follow_the_formulas(wire: str, ridge: Any, size: int) -> None:
     down_size = 4 if wire == "packed32" else 8
     assert records[2].bytes_down == K * (8 * K + encoders)
     assert records[2].bytes_up == K * (size * WIDTH * C + 2 * size + 8 * C + 8 + 8)
-    assert [r.bytes_down for r in records[3:]] == [K * down_size * WIDTH * b for b in columns]
+    assert [r.bytes_down for r in records[3:]] == [
+        K * (down_size * WIDTH * b + 8 * K) for b in columns
+    ]
     assert [r.bytes_up for r in records[3:]] == [K * (size * WIDTH * b + 8) for b in columns]
     assert "directions" not in states[-1].shared  # nobody will be asked
 
@@ -153,6 +155,22 @@ def test_an_exchange_without_everybody_of_the_first_is_asked_for_again() -> None
     assert torch.equal(again.result["head.weight"], wanted.result["head.weight"])
 
 
+def test_who_is_not_in_the_first_sums_adds_nothing_to_the_later_ones() -> None:
+    """It has the encoders all the same where it was refused, or answered too late."""
+    accord = iterative(ridge=0.5)
+    memories: dict[int, Any] = {}
+    env = Env(task(VECTOR), 0, 2, accord.traits.rounds)
+    start = with_encoders(accord, env, [0, 1, 3])
+    exchange(accord, start, memories, 2, [2])
+    assert "chosen" in memories[2]
+    state = exchange(accord, start, memories, 2, [0, 1, 3])
+    wanted = exchange(accord, state, dict(memories), 3, [0, 1, 3])
+    found = exchange(accord, state, memories, 3, [0, 1, 2, 3])
+    assert float(found.private["metric.exchanges"]) == 1
+    assert torch.equal(found.result["head.weight"], wanted.result["head.weight"])
+    assert not memories[2]
+
+
 def test_exchanges_that_are_never_whole_end_in_an_error_and_not_without_a_head() -> None:
     accord = iterative(ridge=0.5, exchanges=2)
     memories: dict[int, Any] = {}
@@ -182,7 +200,7 @@ def test_encoders_are_sent_once_and_clients_keep_them_until_the_end() -> None:
     accord = iterative(residual=1e-3, ridge=0.5)
     states, _ = run(accord)
     assert any(name.startswith("encoder.") for name in states[2].shared)
-    assert [set(state.shared) for state in states[3:5]] == [{"directions"}] * 2
+    assert [set(state.shared) for state in states[3:5]] == [{"directions", "members"}] * 2
     assert any(name.startswith("encoder.") for name in states[-1].result)
     memories: dict[int, Any] = {}
     env = Env(task(VECTOR), 0, 2, accord.traits.rounds)

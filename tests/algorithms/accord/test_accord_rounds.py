@@ -203,6 +203,9 @@ def test_what_has_no_room_for_one_client_is_refused_before_a_run_with_what_was_s
     assert f"encoders.selection.byte_budget = {needs * each - 1} does not hold {needs}" in heavy
     assert f"raise it to {needs * each} or more" in heavy
     assert ("tuned=false" in wide) == ("tuned=false" in heavy) == tuned
+    unasked = rounds({"selection": {"byte_budget": needs * each - 1}}, tuned=tuned)
+    with pytest.raises(ConfigError, match=f"byte_budget = {needs * each - 1} does not hold"):
+        last_encoders(unasked)
 
 
 def test_conjugate_gradients_find_the_same_head() -> None:

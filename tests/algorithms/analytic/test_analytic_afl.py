@@ -21,6 +21,8 @@ from fedcord.algorithms.analytic.afl_aa import AFLByModels, join, without_ridge
 from fedcord.algorithms.analytic.features import FeatureMap, random_map
 from fedcord.algorithms.analytic.membership import forget, model_difference
 from fedcord.algorithms.analytic.membership import join as join_late
+from fedcord.algorithms.analytic.stats import SufficientStats
+from fedcord.algorithms.analytic.wire import gram_rounding
 from fedcord.algorithms.kit.seen_layers import SeenLayers
 from fedcord.core.contract import Env, ServerState, Update
 from fedcord.core.errors import ConfigError, DataError, NumericalError, ProtocolError
@@ -179,6 +181,21 @@ def test_who_leaves_more_features_than_samples_behind_may_leave_however_sums_tra
         state = forget(method, state, gone, leaving[gone][1], env())
     wanted = trained(method, clients[4:])
     assert model_difference(state, wanted) < {"packed32": 1e-5, "fixed64": 1e-7}.get(wire, 1e-10)
+
+
+def test_the_rounding_that_is_allowed_covers_that_of_many_additions() -> None:
+    """Against exact sums, of messages that differ much in size."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = 10 ** (6 * torch.rand(5000, 1, 1, generator=generator, dtype=torch.float64))
+    rows = sizes * torch.randn(5000, 1, 2, generator=generator, dtype=torch.float64)
+    messages = rows.mT @ rows  # [5000, 2, 2]
+    exact = [[math.fsum(messages[:, i, j].tolist()) for j in range(2)] for i in range(2)]
+    total = torch.zeros(2, 2, dtype=torch.float64)
+    for message in messages:
+        total += message
+    apart = float(torch.linalg.matrix_norm(total - torch.tensor(exact, dtype=torch.float64), 2))
+    whole = replace(SufficientStats.zero(2, 1), gram=pack(total))
+    assert 0 < apart < gram_rounding(whole, "packed64", len(messages))
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -64,7 +64,7 @@ def misfits(selection: Selection, joint: JointFeatures, form: str, task: Task) -
 
 def more_than_fit(selection: Selection, joint: JointFeatures, task: Task) -> tuple[str, ...]:
     """What to say of a bound on encoders above what the head has room for, which is no mistake."""
-    if selection.max_encoders is None or joint.too_wide(1, task) is not None:
+    if selection.max_encoders is None:
         return ()
     too_wide = joint.too_wide(selection.max_encoders, task)
     if too_wide is None:

@@ -5,6 +5,7 @@ products with a few directions, and those are sums over samples as it is:
 
     first       up  Q_k = Σ φy', Σ ‖φ‖², class counts           D × C numbers
     then        down  directions P, at most C + 1 of them        D × (C + 1) numbers
+                      and who is in Q                            a number for each of them
                 up  Σ φ (φ'P)                                    D × (C + 1) numbers
 
 until every column of Q − (G + λI) W is short enough. With `ridge=gcv`, λ is chosen by generalised
@@ -12,9 +13,11 @@ cross-validation after every exchange, for which one random direction is asked f
 the C classes; see `fedcord.ops.conjugate_gradients`.
 
 Encoders are sent with the first exchange, and clients keep them until the last. Products with G
-mean something only if they are always over the same samples, so that an exchange in which somebody
-of the first is missing is asked for again in the next one. If that is so in every exchange there
-is no head, which is an error; one that ends above the residual is used, and a note says so.
+mean something only if they are always over the same samples. So who is in the first sums is sent
+with the directions, since a client that was refused there, or late, has the encoders all the same;
+and an exchange in which somebody of the first is missing is asked for again in the next one. If
+that is so in every exchange there is no head, which is an error; one that ends above the residual
+is used, and a note says so.
 """
 
 from __future__ import annotations
@@ -131,12 +134,12 @@ class IterativeHead:
     def client_products(
         self, shared: Tensors, memory: Tensors, data: Examples, env: Env
     ) -> ClientResult:
-        """A client's part of G times the directions; of one that was not there first, nothing."""
+        """A client's part of G times the directions; of one that is not in the sums, nothing."""
         if DIRECTIONS not in shared:
             return ClientResult(Update({}, len(data)))
         directions = aligned(shared, DIRECTIONS).to(torch.float64)
         products = torch.zeros_like(directions)
-        if CHOSEN not in memory:
+        if CHOSEN not in memory or env.client not in shared[MEMBERS].tolist():
             return ClientResult(Update({PRODUCTS: self._sent(products)}, 0))
         for rows, labels in self.joint.batches(data, memory, env):
             products += rows.T @ (_weights(memory, labels) * (rows @ directions))
@@ -157,7 +160,6 @@ class IterativeHead:
         none, probe = moment[:, :0], self._probe(len(moment), env)
         private = {
             **prefixed(SUM, total),
-            MEMBERS: torch.tensor(sorted(members)),
             PROBE: probe,
             DIRECTIONS: none,
             PRODUCTS: none,
@@ -165,7 +167,8 @@ class IterativeHead:
             EXCHANGES: torch.tensor(0.0),
         }
         first = new_directions(none, torch.cat([moment, probe], dim=1))
-        return state.next(self._asked(first), private, _features_of(state.shared))
+        asked = self._asked(first, torch.tensor(sorted(members)))
+        return state.next(asked, private, _features_of(state.shared))
 
     def continued(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
         """The head after one more product, and what to ask for next.
@@ -175,7 +178,7 @@ class IterativeHead:
         """
         after = self._after_product(state, updates, env)
         if env.round + 1 == env.num_rounds and WEIGHT not in after.result:
-            needed = clients_listed(after.private[MEMBERS].tolist(), env.names)
+            needed = clients_listed(after.shared[MEMBERS].tolist(), env.names)
             raise ProtocolError(
                 f"solve.by = '{GRADIENTS}' found no head: in none of its {self.solve.exchanges} "
                 f"exchanges were all clients there whose sums it is of ({needed}). Let all of them "
@@ -197,7 +200,9 @@ class IterativeHead:
         )
 
     def _after_product(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
-        """Unchanged where somebody was missing."""
+        """Unchanged where somebody was missing, or nothing was asked for."""
+        if DIRECTIONS not in state.shared:
+            return state.next(state.shared)
         total: dict[str, Tensor] = {}
         members, samples = set[int](), 0.0
         for client, update in updates:
@@ -205,8 +210,9 @@ class IterativeHead:
             members.add(client)
             samples += update.weight
         known, sums = state.private, select(state.private, SUM)
+        wanted = state.shared[MEMBERS]
         is_whole = samples == int(sums["class_count"].sum())
-        if PRODUCTS not in total or not (is_whole and members >= set(known[MEMBERS].tolist())):
+        if not (is_whole and members >= set(wanted.tolist())):
             return state.next(state.shared)
         asked = state.shared[DIRECTIONS].to(torch.float64)
         directions = torch.cat([known[DIRECTIONS], asked], dim=1)
@@ -234,7 +240,7 @@ class IterativeHead:
         if bool(is_missing.any()) and env.round + 1 < env.num_rounds:
             _, unprobed = found.solution(known[PROBE], ridge)
             left = torch.cat([missing[:, is_missing], unprobed], dim=1)
-            further = self._asked(new_directions(found.vectors, left))
+            further = self._asked(new_directions(found.vectors, left), wanted)
         return state.next(further, private, {**state.result, **head})
 
     def _ridge(self, found: KnownProducts, moment: Tensor, known: Tensors) -> float:
@@ -252,11 +258,12 @@ class IterativeHead:
         signs = torch.randint(2, (width, 1), generator=env.generator("probe"))
         return 2 * signs.to(torch.float64) - 1
 
-    def _asked(self, directions: Tensor) -> dict[str, Tensor]:
-        """What clients are sent: directions as they travel, if there are any."""
+    def _asked(self, directions: Tensor, members: Tensor) -> dict[str, Tensor]:
+        """What clients are sent: directions as they travel, if there are any, and for whom."""
         if not directions.shape[1]:
             return {}
-        return {DIRECTIONS: directions.float() if self.wire == "packed32" else directions}
+        travelling = directions.float() if self.wire == "packed32" else directions
+        return {DIRECTIONS: travelling, MEMBERS: members}
 
     def _sent(self, sums: Tensor) -> Tensor:
         if not is_finite(sums):
