@@ -132,9 +132,9 @@ def test_the_same_difference_in_every_seed_of_all_studies_is_no_test(tmp_path: P
                 write_run(tmp_path / data, name, seed, score, config={"dataset": data})
     strata = [[(n + 1) / 10_000 - n / 10_000 for n in own] for own in right.values()]
     assert all(np.ptp(own) > 1e-12 * 1e-4 for own in strata)
-    values = {"question": "Is it?", "primary": ["moon - fedavg"], "seeds": [0], "stopping": "then"}
+    plain = {"question": "Is it?", "primary": ["moon - fedavg"], "seeds": [0], "stopping": "then"}
     for folder in right:
-        plan = WrittenPlan(StudyPlan.from_plain(values), tmp_path / "s.toml")
+        plan = WrittenPlan(StudyPlan.from_plain(plain), tmp_path / "s.toml")
         record_plan(tmp_path / folder, plan)
     words = ("report", *right, "--against", "fedavg", "--pooled", "all.md", "--json")
     done = fedcord(*words, cwd=tmp_path)
@@ -148,9 +148,9 @@ def test_the_same_difference_in_every_seed_of_all_studies_is_no_test(tmp_path: P
 
 
 def test_what_was_planned_of_them_is_said_once(studies: Path) -> None:
-    values = {"question": "Is it?", "primary": ["moon - fedavg"], "seeds": [0], "stopping": "then"}
+    plain = {"question": "Is it?", "primary": ["moon - fedavg"], "seeds": [0], "stopping": "then"}
     for folder in ("low", "high"):
-        record_plan(studies / folder, WrittenPlan(StudyPlan.from_plain(values), studies / "s.toml"))
+        record_plan(studies / folder, WrittenPlan(StudyPlan.from_plain(plain), studies / "s.toml"))
     words = ("report", "low", "high", "--against", "fedavg", "--pooled", "all.md")
     said = fedcord(*words, cwd=studies).stdout
     assert said.count("Not shown to be planned: its file is not in a git repository") == 1
