@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[plots,tables,secure]"
 	@touch $(STAMP)
 
-demo: setup ## compare seven methods, one of each family, on real digits and write the report
+demo: setup ## compare seven methods, one of each family but bounds, on real digits and write the report
 	$(BIN)/fedcord compare fedavg scaffold fedper fedproto+ flare afl accord --dataset digits --partition dirichlet:0.1 \
 	  --clients 10 --rounds 15 --seeds 5 --out runs/demo --resume
 	@echo
