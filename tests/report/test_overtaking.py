@@ -86,10 +86,19 @@ def test_curves_are_kept_with_their_costs(tmp_path: Path) -> None:
     assert by_place["once,1,0"] == [0.60, 3200, 64]
 
 
-def test_points_have_no_curves_to_keep(tmp_path: Path) -> None:
-    study = write_curves(tmp_path / "study", {"once": [[0.6]], "other": [[0.7]]})
+def test_scores_by_seed_are_kept_of_what_was_evaluated_once(tmp_path: Path) -> None:
+    study = write_curves(tmp_path / "study", {"once": [[0.6], [0.8]], "other": [[0.7], [0.5]]})
     keep_page(tmp_path, "page", "# page\n", {"part": leaderboard(load_runs(study))}, ["part"])
-    assert {path.name for path in (tmp_path / "page").iterdir()} == {"part.csv", "hashes.json"}
+    kept = (tmp_path / "page" / "part-curves.csv").read_text(encoding="utf-8")
+    places = [line.rsplit(",", 2)[0] for line in kept.splitlines()[1:]]
+    assert set(places) == {"once,1,0,0.6", "once,1,1,0.8", "other,1,0,0.7", "other,1,1,0.5"}
+
+
+def test_costs_that_were_not_counted_are_kept_as_empty(tmp_path: Path) -> None:
+    board = leaderboard(load_runs(write_curves(tmp_path / "old", counted=False)))
+    keep_page(tmp_path, "page", "# page\n", {"part": board}, ["part"])
+    kept = (tmp_path / "page" / "part-curves.csv").read_text(encoding="utf-8")
+    assert all(line.endswith(",,") for line in kept.splitlines()[1:])
 
 
 def test_lower_is_better_turns_the_question(tmp_path: Path) -> None:

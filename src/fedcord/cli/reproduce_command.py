@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--page",
         type=path,
         metavar="DIR",
-        help="also write NAME-SCALE.md there, with leaderboards, curves and hashes of all runs "
-        "beside it; other parts and your own sections stay",
+        help="also write NAME-SCALE.md there, with leaderboards, scores by seed and hashes "
+        "of all runs beside it; other parts and your own sections stay",
     )
     add_set_flag(parser)
     add_jobs_flag(parser)

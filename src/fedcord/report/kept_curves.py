@@ -1,4 +1,4 @@
-"""Curves over rounds as CSV, so that they can be drawn when run folders are gone."""
+"""Scores of every seed as CSV, so that runs can be paired and drawn when their folders are gone."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from fedcord.report.leaderboard import Leaderboard
 COSTS = ("complete_bytes_mean", "compute_mean")
 
 
-def curves_csv(board: Leaderboard) -> str | None:
+def curves_csv(board: Leaderboard) -> str:
     """One line for every evaluation of every seed, unrounded, with what it had cost by then.
 
-    Costs are means over seeds, as `--overtaking` has them. None where nothing was evaluated more
-    than once.
+    Costs are means over seeds, as `--overtaking` has them; empty where they were not counted.
     """
-    courses = {row.name: course(row) for row in board.rows}
-    if all(len(own.rounds) < 2 for own in courses.values()):
-        return None
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("algorithm", "round", "seed", board.metric.name, *COSTS))
-    for name, own in courses.items():
+    for row in board.rows:
+        own = course(row)
         evaluations = zip(own.rounds, own.values, own.complete, own.compute, strict=True)
         for round_, values, num_bytes, compute in evaluations:
+            costs = (
+                None if row.cost.bytes is None else num_bytes,
+                None if row.cost.compute is None else compute,
+            )
             for seed, value in sorted(values.items()):
-                writer.writerow((name, round_, seed, value, num_bytes, compute))
+                writer.writerow((row.name, round_, seed, value, *costs))
     return text.getvalue()

@@ -58,8 +58,7 @@ def keep_page(
     (folder / name).mkdir(parents=True, exist_ok=True)
     for part, board in boards.items():
         write_atomically(folder / name / f"{part}.csv", to_csv(board))
-        if (curves := curves_csv(board)) is not None:
-            write_atomically(folder / name / f"{part}-curves.csv", curves)
+        write_atomically(folder / name / f"{part}-curves.csv", curves_csv(board))
     write_atomically(listed, json.dumps(hashes, indent=1) + "\n")
     write_atomically(written, page)
 

@@ -85,7 +85,7 @@ class Student:
     )
     start: str = param(
         "seed",
-        "first weights: drawn, or with the encoder of the client with most samples",
+        "first weights: drawn, or with the encoder of the chosen client with most samples",
         choices=("seed", "largest"),
     )
     teach: str = param(
