@@ -190,8 +190,11 @@ def plain(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Output also without what differs between machines: numbers, hashes, durations."""
-    text = NUMBER.sub("#", HASH.sub("#", text))
+    """Output also without what differs between machines: numbers, hashes, durations.
+
+    A table is as wide as its longest duration, and so is the rule below its head.
+    """
+    text = re.sub("─+", "─", NUMBER.sub("#", HASH.sub("#", text)))
     return plain(re.sub(r"# (ms|s|min)\b", "# s", text))
 
 
@@ -222,6 +225,7 @@ def test_the_comparison_of_outputs_can_fail() -> None:
     real = "accuracy  0.8858 (final round)\ntime 12 ms\nstate 727b49d696e0f8e0\n"
     assert shows("accuracy 0.9 (final round)\ntime 1.2 s\nstate 0123456789abcdef", real)
     assert shows("accuracy 0.9 …\nstate …", real)
+    assert shows(" time\n ─────\n 12 ms", "  time\n ──────\n 120 ms")
     assert not shows("precision 0.9 …", real)
     assert not shows("state …\naccuracy …", real)
     assert not shows("accuracy 0.9 …", real, plain)
