@@ -143,6 +143,7 @@ def test_the_same_difference_in_every_seed_of_all_studies_is_no_test(tmp_path: P
     assert moon["difference"]["mean"] == pytest.approx(1e-4)
     assert moon["difference"]["t_p"] is None
     assert moon["beyond"]["p"] is None
+    assert "correction for 0 comparisons with fedavg" in (tmp_path / "all.md").read_text("utf-8")
     said = "correction for 1 planned comparison. 1 of them not tested, counted as p = 1."
     assert said in (tmp_path / "all.md").read_text(encoding="utf-8")
 
