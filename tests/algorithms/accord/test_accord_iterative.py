@@ -191,6 +191,21 @@ def test_first_sums_that_overflow_are_an_error_and_no_head(
         accord.aggregate(start, iter(updates), env)
 
 
+@pytest.mark.parametrize("values", [{"solve": {"by": "gradients"}}, {}], ids=["products", "gram"])
+def test_fixed_sums_of_many_do_not_come_out_as_others(values: Any) -> None:
+    """What each of them sends has room for two."""
+    accord, people = method(wire="fixed64", **values), population(VECTOR, sizes=(40, 25, 12, 60))
+    env = Env(task(VECTOR), 0, 2, len(accord.phases))
+    start = with_encoders(accord, env, [0, 1])
+    updates: list[tuple[int, Update]] = []
+    for k in range(K):
+        sent = accord.client_update(start.shared, {}, people.client(k), env.at(k)).update
+        huge = torch.full_like(sent.tensors["stats.moment"], 2**62 - 1)
+        updates.append((k, replace(sent, tensors={**sent.tensors, "stats.moment": huge})))
+    with pytest.raises(NumericalError, match="sums in fixed point leave 64 bits"):
+        accord.aggregate(start, iter(updates), env)
+
+
 def test_exchanges_that_are_never_whole_end_in_an_error_and_not_without_a_head() -> None:
     accord = iterative(ridge=0.5, exchanges=2)
     memories: dict[int, Any] = {}

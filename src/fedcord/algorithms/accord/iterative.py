@@ -39,7 +39,7 @@ from fedcord.core.names import clients_listed
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec, is_finite, prefixed, select
 from fedcord.ops.conjugate_gradients import KnownProducts, new_directions
-from fedcord.ops.fixed_point import from_fixed, to_fixed
+from fedcord.ops.fixed_point import check_sum, from_fixed, to_fixed
 
 GRAM, GRADIENTS = "gram", "gradients"
 DIRECTIONS, PRODUCTS, PROBE, MEMBERS = "directions", "products", "probe", "members"
@@ -305,5 +305,8 @@ def _weights(shared: Tensors, labels: Tensor) -> Tensor:
 def _add(total: dict[str, Tensor], message: Tensors) -> None:
     """Add a message as it travelled; real numbers in float64, whole ones stay exact."""
     for name, tensor in message.items():
-        wide = tensor.to(torch.float64) if tensor.is_floating_point() else tensor
+        is_real = tensor.is_floating_point()
+        wide = tensor.to(torch.float64) if is_real else tensor
+        if name in total and not is_real:
+            check_sum(total[name], wide)
         total[name] = total[name] + wide if name in total else wide.clone()
