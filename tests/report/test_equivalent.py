@@ -88,6 +88,20 @@ def test_the_last_bits_of_differences_show_nothing(
     assert f"| {verdict}" in (tmp_path / "same.md").read_text(encoding="utf-8")
 
 
+def test_means_are_of_the_seeds_that_are_compared(tmp_path: Path) -> None:
+    """Or else their difference would be another than the one beside them."""
+    sides = {"0.1": {0: 0.5, 1: 0.75, 2: 0.6}, "0.5": {1: 0.7, 2: 0.6, 3: 0.95}}
+    for skew, values in sides.items():
+        config = {"dataset": "mnist", "partition": f"dirichlet:{skew}"}
+        for seed, value in values.items():
+            write_run(tmp_path / skew, "afl", seed, value, config=config)
+    done = fedcord("report", *sides, "--equivalent", "same.md", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert (row["first"], row["second"]) == pytest.approx((0.675, 0.65))
+    assert row["found"]["mean"] == pytest.approx(row["second"] - row["first"])
+
+
 def test_mistakes_are_told(folders: list[str], tmp_path: Path) -> None:
     assert_refused([*folders[:3], "--equivalent", "a.md"], "svhn has 1", tmp_path)
     assert_refused([*folders, "--equivalent", "a.md", "--margin", "0"], "above zero", tmp_path)

@@ -24,7 +24,7 @@ class EquivalentRow:
 
     Attributes:
         name: the algorithm's.
-        first: mean over data sets in the first setting.
+        first: mean over data sets in the first setting, of the seeds that both settings have.
         second: likewise in the second.
         by_dataset: mean difference on each data set.
         found: over all data sets.
@@ -118,9 +118,7 @@ def equivalent(boards: Sequence[Leaderboard], titles: Sequence[str], margin: flo
         # of the scores, not of their differences: what is only rounding must not become a test
         size = max(float(np.abs(both).max()) for both in scores)
         strata = [without_rounding(ours - theirs, size).tolist() for theirs, ours in scores]
-        before, after = (
-            float(np.mean([row.score.mean for row in side])) for side in zip(*own, strict=True)
-        )
+        before, after = np.mean([both.mean(axis=1) for both in scores], axis=0).tolist()
         gaps = tuple(float(np.mean(each)) for each in strata)
         found = equivalence(strata, margin / scale, size)
         is_same = not any(map(any, strata))
