@@ -23,7 +23,8 @@ teacher's scores of them or its encoders, until the rounds without a teacher.
 | w | `student.weight` |
 | rounds with a teacher, rounds after them | `student.rounds`, `student.free_rounds` |
 
-Limits: with w = 0 and `start=seed`, the student's rounds are FedAvg's, bit for bit.
+Limits: with w = 0, `start=seed` and the same clients in each, the student's rounds are FedAvg's,
+bit for bit.
 """
 
 from __future__ import annotations
