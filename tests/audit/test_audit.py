@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fedcord
-from fedcord.audit.audit import SUMS, audit_run
+from fedcord.audit.audit import MODELS, SUMS, audit_run
 from fedcord.core.errors import CheckpointError, ConfigError, DataError
 from tests.cli.command import fedcord as command
 
@@ -76,6 +76,18 @@ def test_sums_of_fewer_samples_than_features_give_everybody_away(runs: Path) -> 
     assert any("masked" in note for note in found.notes)
 
 
+def test_sums_that_are_not_attacked_are_said_to_be_left_out(tmp_path: Path) -> None:
+    """A head by conjugate gradients comes of sums, too: products, of which none are kept."""
+    solve = {"by": "gradients", "exchanges": 2}
+    params = {"local": {"epochs": 1}, "solve": solve}
+    fedcord.run("accord", out=tmp_path / "run", params=params, **SMALL)
+    found = audit_run(tmp_path / "run", num_shadows=0)
+    assert not any("sum" in finding.target for finding in found.findings)
+    said = "What clients add up is not attacked: accord keeps no sums that could be attacked."
+    assert said in found.notes
+    assert said not in audit_run(tmp_path / "run", num_shadows=0, parts=[MODELS]).notes
+
+
 def test_masked_models_are_seen_by_nobody_and_the_final_one_by_everybody(runs: Path) -> None:
     found = audit_run(runs / "masked-fedavg", num_shadows=0)
     assert {f.target for f in found.findings} == {"final model"}
@@ -102,7 +114,7 @@ def test_the_text_explains_its_numbers(runs: Path, tmp_path: Path) -> None:
         (["--shadows", "3"], "must be an even number"),
         (["--shadows", "few"], "must be a whole number"),
         (["--only", "weights"], "unknown part 'weights'"),
-        (["--only", "sums"], "fedavg sends no sums"),
+        (["--only", "sums"], "fedavg keeps no sums that could be attacked"),
     ],
 )
 def test_bad_words_exit_2(runs: Path, tmp_path: Path, flags: list[str], words: str) -> None:

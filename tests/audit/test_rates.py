@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score, roc_curve
 
@@ -45,6 +46,28 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     over_four = [mean_rates(rates[i : i + 4]) for i in range(0, 600, 4)]
     assert 0.90 < np.mean([r.low <= area <= r.high for r in over_four]) <= 1.0
     assert over_four[0].clients == 4
+
+
+def test_an_interval_that_ends_at_one_makes_that_of_the_mean_no_shorter() -> None:
+    """Against DeLong's variances, which no end has cut off."""
+    draw = np.random.default_rng(4)
+    truth = np.arange(40) < 20
+    scores = [draw.normal(size=40) + 2.5 * truth for _ in range(3)]
+    near_one = mean_rates([attack_rates(own, truth) for own in scores])
+    assert any(attack_rates(own, truth).high == 1 for own in scores)
+    spreads = [
+        _placements(own[truth], own[~truth]).var(ddof=1) / 20
+        + _placements(own[~truth], own[truth]).var(ddof=1) / 20
+        for own in scores
+    ]
+    wanted = norm.ppf(0.975) * np.sqrt(sum(spreads)) / 3
+    assert near_one.auc - near_one.low == pytest.approx(wanted)
+
+
+def _placements(own: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each the share of others that are lower."""
+    found: NDArray[np.float64] = (own[:, None] > others).mean(axis=1)
+    return found
 
 
 def test_no_attack_exceeds_what_noise_allows() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedcord.core.errors import NumericalError
-from fedcord.ops.fixed_point import from_fixed, to_fixed
+from fedcord.ops.fixed_point import check_sum, from_fixed, to_fixed
 
 
 def test_values_are_rounded_to_the_nearest_step_and_sums_are_exact() -> None:
@@ -32,3 +32,15 @@ def test_what_would_overflow_in_a_sum_is_refused() -> None:
         with pytest.raises(NumericalError, match="for sums of 8"):
             to_fixed(torch.tensor([value], dtype=torch.float64), summands=8)
     assert to_fixed(torch.zeros(0, dtype=torch.float64)).shape == (0,)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_sum_that_leaves_64_bits_is_refused(sign: int) -> None:
+    large, small = torch.tensor([3, sign * (2**63 - 8)]), torch.tensor([-7, sign])
+    check_sum(large, small)
+    assert (large + small).tolist() == [-4, sign * (2**63 - 7)]
+    with pytest.raises(NumericalError, match="leave 64 bits"):
+        check_sum(large, small - 1)
+    with pytest.raises(NumericalError, match="leave 64 bits"):
+        check_sum(torch.tensor(-(2**63)), torch.tensor(0))
+    check_sum(torch.zeros(0, dtype=torch.int64), small)

@@ -37,6 +37,16 @@ def test_differences_are_scipys_paired_t_test_with_holm(study: Path) -> None:
     assert (found["better"].finding, found["noise"].finding) == ("better", "not shown")
 
 
+def test_only_what_could_be_tested_is_said_to_be_corrected_for(write_study: StudyWriter) -> None:
+    shifted = [value + 0.25 for value in FAFI]
+    study = write_study({"fafi": FAFI, "better": BETTER, "shifted": shifted})
+    found = against(leaderboard(load_runs(study)), "fafi")
+    p_values = {v.row.name: v.p_holm for v in found.others}
+    assert p_values["shifted"] is None
+    assert p_values["better"] == pytest.approx(ttest_rel(BETTER, FAFI).pvalue)
+    assert "with Holm's correction for 1 comparison with fafi" in found.to_markdown()
+
+
 def test_the_sign_is_the_algorithm_minus_the_baseline(study: Path) -> None:
     found = {v.row.name: v for v in against(leaderboard(load_runs(study)), "better").others}
     assert found["fafi"].difference.mean < 0

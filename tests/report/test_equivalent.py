@@ -1,6 +1,7 @@
 """The same methods in two settings."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,46 @@ def test_what_never_differs_is_equal_and_not_merely_undecided(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "same.md").read_text(encoding="utf-8")
     assert "| equal in all seeds |" in text
+
+
+@pytest.mark.parametrize(
+    ("second", "verdict"),
+    [
+        ([0.7655, 0.7768, 0.8796, 0.7223], "not shown"),
+        ([math.nextafter(0.7654, 1), 0.7767, math.nextafter(0.8795, 0), 0.7222], "equal in all"),
+    ],
+    ids=["one image more each time", "equal"],
+)
+def test_the_last_bits_of_differences_show_nothing(
+    tmp_path: Path, second: list[float], verdict: str
+) -> None:
+    """They are all that spreads."""
+    first = [0.7654, 0.7767, 0.8795, 0.7222]
+    assert equivalence([[b - a for a, b in zip(first, second, strict=True)]], 0.02).is_shown
+    sides = {"0.1": first, "0.5": second}
+    for skew, values in sides.items():
+        config = {"dataset": "mnist", "partition": f"dirichlet:{skew}"}
+        for seed, value in enumerate(values):
+            write_run(tmp_path / skew, "afl", seed, value, config=config)
+    done = fedcord("report", *sides, "--equivalent", "same.md", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["found"]["p"] is None
+    assert f"| {verdict}" in (tmp_path / "same.md").read_text(encoding="utf-8")
+
+
+def test_means_are_of_the_seeds_that_are_compared(tmp_path: Path) -> None:
+    """Or else their difference would be another than the one beside them."""
+    sides = {"0.1": {0: 0.5, 1: 0.75, 2: 0.6}, "0.5": {1: 0.7, 2: 0.6, 3: 0.95}}
+    for skew, values in sides.items():
+        config = {"dataset": "mnist", "partition": f"dirichlet:{skew}"}
+        for seed, value in values.items():
+            write_run(tmp_path / skew, "afl", seed, value, config=config)
+    done = fedcord("report", *sides, "--equivalent", "same.md", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert (row["first"], row["second"]) == pytest.approx((0.675, 0.65))
+    assert row["found"]["mean"] == pytest.approx(row["second"] - row["first"])
 
 
 def test_mistakes_are_told(folders: list[str], tmp_path: Path) -> None:

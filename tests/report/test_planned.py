@@ -72,6 +72,27 @@ def test_what_was_written_later_is_said_to_be(
     assert board.to_json()["plan"]["is_planned"] is False
 
 
+def test_a_planned_seed_is_complete_only_where_every_contender_has_finished_it(
+    write_study: StudyWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is unfinished, one failed, one was never begun."""
+    study = write_study(SCORES)
+    for name in ("fedavg", "fedprox"):
+        (study / name / "seed-2" / "result.json").unlink()
+    failure = {"algorithm": "fedprox", "seed": 2, "error": "NumericalError", "message": "NaN"}
+    (study / "fedprox" / "seed-2" / "failure.json").write_text(json.dumps(failure))
+    own = plan(primary=[*PRIMARY, "moon - never-run"], seeds=[0, 1, 2, 7])
+    board = board_of(study, own, monkeypatch, day=2)
+    assert board.plan is not None
+    assert board.plan.deviations == (
+        "Seeds 0 and 1: planned, without a result of never-run.",
+        "Seed 2: planned, without a result of fedavg, fedprox and never-run.",
+        "Seed 7: planned, without a result.",
+    )
+    page = reproduction_page({**ABOUT, "judges": "nothing"}, {"all": board}, [], {})
+    assert "Not as planned: Seeds 0 and 1: planned, without a result of never-run. Seed 2" in page
+
+
 def test_planned_comparisons_are_corrected_among_themselves(
     write_study: StudyWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

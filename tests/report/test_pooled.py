@@ -105,6 +105,26 @@ def test_data_sets_are_a_sample_and_skews_of_one_are_one(tmp_path: Path) -> None
     assert "averaged seed by seed before spreads are taken" in text
 
 
+def test_a_study_with_a_single_pair_is_not_known_exactly(tmp_path: Path) -> None:
+    """It spreads as the other study of its data set does."""
+    gaps = {"a": [0.10, 0.16, 0.09], "b": [0.05], "c": [0.01, 0.05, 0.04]}
+    for place, (folder, own) in enumerate(gaps.items()):
+        config = {"dataset": "svhn" if folder == "c" else "mnist", "partition": f"iid:{folder}"}
+        for seed, gap in enumerate(own, start=10 * place):
+            for name, score in (("moon", 0.5 + gap), ("fedavg", 0.5)):
+                write_run(tmp_path / folder, name, seed, score, config=config)
+    words = ("report", *gaps, "--against", "fedavg", "--pooled", "all.md", "--json")
+    done = fedcord(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    spreads = {folder: float(np.var(own, ddof=1)) for folder, own in gaps.items() if len(own) > 1}
+    mnist = spreads["a"] / 3 / 4 + spreads["a"] / 1 / 4
+    means = [(np.mean(gaps["a"]) + 0.05) / 2, np.mean(gaps["c"])]
+    expected = random_effects([float(own) for own in means], [mnist, spreads["c"] / 3])
+    (moon,) = json.loads(done.stdout)["others"]
+    assert moon["beyond"]["mean"] == pytest.approx(expected.mean)
+    assert moon["beyond"]["p"] == pytest.approx(expected.p)
+
+
 def test_the_same_difference_in_every_seed_is_not_exact_knowledge(tmp_path: Path) -> None:
     """One image more of 359 in each: the differences differ in their last bits."""
     right = {
@@ -143,6 +163,7 @@ def test_the_same_difference_in_every_seed_of_all_studies_is_no_test(tmp_path: P
     assert moon["difference"]["mean"] == pytest.approx(1e-4)
     assert moon["difference"]["t_p"] is None
     assert moon["beyond"]["p"] is None
+    assert "correction for 0 comparisons with fedavg" in (tmp_path / "all.md").read_text("utf-8")
     said = "correction for 1 planned comparison. 1 of them not tested, counted as p = 1."
     assert said in (tmp_path / "all.md").read_text(encoding="utf-8")
 

@@ -104,6 +104,9 @@ def audit_run(
                 found += attacks_on_sums(experiment, state, candidates)
             elif MODELS not in parts:
                 raise ConfigError(f"--only sums: {why}.")
+            elif experiment.algorithm.traits.holds_sums is not None:
+                # or a method with sums would look as if they told nothing
+                notes.append(f"What clients add up is not attacked: {why}.")
     shadows = num_shadows if MODELS in parts else 0
     by_client = tuple(found)
     algorithm = experiment.config.algorithm

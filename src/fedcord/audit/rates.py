@@ -71,7 +71,9 @@ def mean_rates(of_clients: Sequence[Rates]) -> Rates:
     """Over clients, each counted once; candidates of one are not those of another."""
     count = len(of_clients)
     auc = sum(r.auc for r in of_clients) / count
-    spread = math.sqrt(sum(((r.high - r.low) / 2) ** 2 for r in of_clients)) / count
+    # an end at 0 or 1 was cut off there, so the longer side is the whole one
+    halves = [max(r.auc - r.low, r.high - r.auc) for r in of_clients]
+    spread = math.sqrt(sum(half**2 for half in halves)) / count
     return Rates(
         auc,
         max(0.0, auc - spread),

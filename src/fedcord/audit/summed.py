@@ -47,7 +47,7 @@ class Seen:
 def why_no_sums(experiment: Experiment, state: ServerState) -> str | None:
     """Why the sums of a run cannot be attacked here; None where they can."""
     if not experiment.algorithm.traits.holds_sums:
-        return f"{experiment.config.algorithm} sends no sums"
+        return f"{experiment.config.algorithm} keeps no sums that could be attacked"
     if SENDERS not in state.private:
         return "its clients have sent factors, and no sums"
     if CLASS_WEIGHT in state.shared:

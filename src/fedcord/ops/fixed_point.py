@@ -33,6 +33,20 @@ def to_fixed(values: Tensor, fraction_bits: int = FRACTION_BITS, summands: int =
     return (values * 2.0**fraction_bits).round().to(torch.int64)
 
 
+def check_sum(first: Tensor, second: Tensor) -> None:
+    """Refuse to add whole numbers whose sum could leave 64 bits: it would come out as another.
+
+    Raises:
+        NumericalError: the largest of both together are too large.
+    """
+    largest = sum(max(map(abs, map(int, own.aminmax()))) for own in (first, second) if own.numel())
+    if largest >= 2**63:
+        raise NumericalError(
+            "sums in fixed point leave 64 bits; scale features or weights down, or let numbers "
+            "travel in floating point (wire=packed64, and no --secure)."
+        )
+
+
 def from_fixed(values: Tensor, fraction_bits: int = FRACTION_BITS) -> Tensor:
     """The inverse of `to_fixed`, in float64."""
     return values.to(torch.float64) / 2.0**fraction_bits

@@ -82,11 +82,12 @@ class Against:
         ]
         table = pipe_table([*head, "p (Holm)", "these seeds show"], rows)
         seeds = counted(self.baseline.score.n, "seed")
+        tested = sum(own.p_holm is not None for own in self.others)
         units = ", in percentage points" if metric.is_share else ""
         below = (
             f"Final test {metric.words}, mean over {seeds}; differences paired by seed, data and "
             f"partition{units}, with 95 % Student-t interval; p of the paired t test "
-            f"with Holm's correction for {counted(len(self.others), 'comparison')} with "
+            f"with Holm's correction for {counted(tested, 'comparison')} with "
             f"{self.baseline.name}. 'not shown' does not mean equal: it means that {seeds} cannot "
             "tell."
         )

@@ -15,7 +15,7 @@ from fedcord.report.numbers import counted, listed, p_value
 from fedcord.report.row import Row, over_shared_seeds, shared_seeds
 from fedcord.report.scores import gap_heading, score, score_cell_bracket, score_gap
 from fedcord.report.tables import pipe_table
-from fedcord.statistics import Equivalence, equivalence
+from fedcord.statistics import Equivalence, equivalence, without_rounding
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class EquivalentRow:
 
     Attributes:
         name: the algorithm's.
-        first: mean over data sets in the first setting.
+        first: mean over data sets in the first setting, of the seeds that both settings have.
         second: likewise in the second.
         by_dataset: mean difference on each data set.
         found: over all data sets.
-        is_same: no seed of any data set differs at all, so that there is nothing to test.
+        is_same: no seed of any data set differs by more than rounding: there is nothing to test.
     """
 
     name: str
@@ -112,16 +112,15 @@ def equivalent(boards: Sequence[Leaderboard], titles: Sequence[str], margin: flo
     rows = []
     for name in names:
         own = [(_row(boards[first], name), _row(boards[second], name)) for first, second in pairs]
-        strata = []
         for first, second in own:
             _check_pair(first, second)
-            theirs, ours = over_shared_seeds(first, second)
-            strata.append(np.subtract(ours, theirs).tolist())
-        before, after = (
-            float(np.mean([row.score.mean for row in side])) for side in zip(*own, strict=True)
-        )
+        scores = [np.array(over_shared_seeds(first, second)) for first, second in own]
+        # of the scores, not of their differences: what is only rounding must not become a test
+        size = max(float(np.abs(both).max()) for both in scores)
+        strata = [without_rounding(ours - theirs, size).tolist() for theirs, ours in scores]
+        before, after = np.mean([both.mean(axis=1) for both in scores], axis=0).tolist()
         gaps = tuple(float(np.mean(each)) for each in strata)
-        found = equivalence(strata, margin / scale)
+        found = equivalence(strata, margin / scale, size)
         is_same = not any(map(any, strata))
         rows.append(EquivalentRow(name, before, after, gaps, found, is_same))
     return Equivalent(

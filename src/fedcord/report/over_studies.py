@@ -82,10 +82,9 @@ class _Stratum:
         return float(self.differences.mean())
 
     @property
-    def variance(self) -> float:
-        """Of the mean; 0 of a single pair, for which the spread of other data sets has to do."""
-        n = len(self.differences)
-        return float(self.differences.var(ddof=1)) / n if n > 1 else 0.0
+    def of_a_pair(self) -> float | None:
+        """Variance of a single difference; None where there is one only, which has no spread."""
+        return float(self.differences.var(ddof=1)) if len(self.differences) > 1 else None
 
 
 def _differences(row: Row, baseline: Row) -> NDArray[np.float64]:
@@ -107,13 +106,22 @@ def _strata(pairs: Sequence[tuple[Row, Row]], datasets: Sequence[str]) -> list[_
 
 
 def _by_dataset(strata: Sequence[_Stratum]) -> dict[str, tuple[float, float]]:
-    """By data set the mean over its studies and the variance of that."""
+    """By data set the mean over its studies and the variance of that.
+
+    A single pair spreads as those of the other studies of its data set do. Where these have no more
+    than one either, the variance is 0, and the spread of other data sets has to do.
+    """
     found = {}
     for data in dict.fromkeys(own.dataset for own in strata):
         own = [each for each in strata if each.dataset == data]
         total = sum(each.num_studies for each in own)
         shares = [each.num_studies / total for each in own]
         mean = sum(share * each.mean for share, each in zip(shares, own, strict=True))
-        variance = sum(share**2 * each.variance for share, each in zip(shares, own, strict=True))
+        known = [each.of_a_pair for each in own if each.of_a_pair is not None]
+        usual = float(np.mean(known)) if known else 0.0
+        variance = sum(
+            share**2 * (usual if each.of_a_pair is None else each.of_a_pair) / len(each.differences)
+            for share, each in zip(shares, own, strict=True)
+        )
         found[data] = mean, variance
     return found

@@ -173,25 +173,42 @@ def planned(runs: Sequence[Run], rows: Sequence[Row]) -> StudyPlanned | None:
         return None
     starts = [str(own) for run in runs if (own := run.provenance.get("started")) is not None]
     record = records[-1]
-    deviations = _deviations(record, [run.seed for run in runs if run.is_finished])
+    deviations = _deviations(record, runs)
     if len(records) > 1:
         deviations += [f"The plan was changed after runs had begun ({len(records)} versions)."]
     results = primary_results(record, rows)
     return StudyPlanned(record, len(records), min(starts, default=None), results, tuple(deviations))
 
 
-def _deviations(record: PlanRecord, seeds: Sequence[int]) -> list[str]:
-    plan = set(record.plan.seeds)
-    missing, more = sorted(plan - set(seeds)), sorted(set(seeds) - plan)
+def _deviations(record: PlanRecord, runs: Sequence[Run]) -> list[str]:
+    """What of the seeds is otherwise; one that a contender has not finished is not complete."""
+    plan = record.plan
+    named = {label for own in plan.primary for label in (own.contender, own.other)} - {BEST_OTHER}
+    done = {label: set[int]() for label in sorted({*named, *(run.label for run in runs)})}
+    for run in runs:
+        if run.is_finished:
+            done[run.label].add(run.seed)
+    lacking: dict[tuple[str, ...], list[int]] = {}
+    for seed in sorted(plan.seeds):
+        without = tuple(label for label, seeds in done.items() if seed not in seeds)
+        if without:
+            lacking.setdefault(without, []).append(seed)
     found = []
-    for own, words in (
-        (missing, "planned, without a result"),
-        (more, "run without being planned"),
-    ):
-        if own:
-            few = "Seed" if len(own) == 1 else "Seeds"
-            found.append(f"{few} {listed([str(seed) for seed in own])}: {words}.")
+    for labels, seeds in lacking.items():
+        of = f" of {listed(list(labels))}" if len(labels) < len(done) else ""
+        found.append(f"{_seeds(seeds)}: planned, without a result{of}.")
+    if more := sorted(set.union(*done.values()) - set(plan.seeds)):
+        found.append(f"{_seeds(more)}: run without being planned.")
     return found
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """In words.
+
+    >>> _seeds([3]), _seeds([3, 4])
+    ('Seed 3', 'Seeds 3 and 4')
+    """
+    return f"{'Seed' if len(seeds) == 1 else 'Seeds'} {listed([str(seed) for seed in seeds])}"
 
 
 def primary_results(record: PlanRecord, rows: Sequence[Row]) -> tuple[PrimaryResult, ...]:

@@ -156,13 +156,14 @@ class PooledAgainst:
     def _in_these(self) -> str:
         metric = METRICS[self.metric]
         pairs = counted(sum(map(len, self.seeds)), "pair")
+        tested = sum(own.p_holm is not None for own in self.others)
         return (
             f"Final test {metric.words}, mean over {len(self.titles)} studies; differences to "
             f"{self.baseline}{' in percentage points' if metric.is_share else ''}, paired by "
             f"seed, data and partition ({pairs}), "
             "mean over studies of equal weight, with 95 % Student-t interval from the spread "
             "within studies; p with Holm's correction for "
-            f"{counted(len(self.others), 'comparison')} with {self.baseline}. The statement is "
+            f"{counted(tested, 'comparison')} with {self.baseline}. The statement is "
             "about these studies. 'not shown' does not mean equal."
         )
 

@@ -7,6 +7,7 @@ from fedcord.statistics.intervals import (
     bootstrap_interval,
     mean_interval,
     share_interval,
+    without_rounding,
 )
 from fedcord.statistics.pairing import Outcome, Pairs, pair
 from fedcord.statistics.random_effects import RandomEffects, random_effects
@@ -30,4 +31,5 @@ __all__ = [
     "share_interval",
     "sign_flip_p",
     "stratified_difference",
+    "without_rounding",
 ]

@@ -42,18 +42,21 @@ class Equivalence:
         return self.p is not None and self.p < LEVEL
 
 
-def equivalence(strata: Sequence[Sequence[float]], margin: float) -> Equivalence:
+def equivalence(
+    strata: Sequence[Sequence[float]], margin: float, scale: float | None = None
+) -> Equivalence:
     """Two one-sided t tests of the mean over studies, each of the same weight.
 
     Args:
         strata: for each of S independent studies the differences [n] of its pairs.
         margin: in the unit of the differences.
+        scale: size of the numbers the differences were computed from; by default their own.
     """
     from scipy.special import stdtr  # deferred: importing scipy takes long
 
     if not (math.isfinite(margin) and margin > 0):
         raise ConfigError(f"a margin of {margin:g} was given; it must be above zero.")
-    found = stratified_difference(strata, confidence=1 - 2 * LEVEL)
+    found = stratified_difference(strata, confidence=1 - 2 * LEVEL, scale=scale)
     if not found.interval.has_interval:
         return Equivalence(found.mean, found.interval, None, margin)
     values = [checked_values(own) for own in strata]

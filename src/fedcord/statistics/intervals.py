@@ -179,6 +179,18 @@ def is_flat(values: NDArray[np.float64], scale: float | None = None) -> bool:
     return float(np.ptp(values)) <= max(FLAT * size, VANISHING)
 
 
+def without_rounding(values: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    """The values [n], with zero for those that are no more than rounding.
+
+    0.9 - 0.8 and 0.7 - 0.6 differ in the last bit.
+
+    Args:
+        values: [n].
+        scale: size of the numbers the values were computed from.
+    """
+    return np.where(np.abs(values) <= FLAT * scale, 0.0, values)
+
+
 def _no_interval(array: NDArray[np.float64], scale: float | None = None) -> str:
     if len(array) == 1:
         return "n = 1, no interval"

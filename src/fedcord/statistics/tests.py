@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from fedcord.core.errors import PairingError
 from fedcord.statistics.intervals import (
-    FLAT,
     MeanInterval,
     check_confidence,
     checked_values,
     is_flat,
     mean_interval,
+    without_rounding,
 )
 
 MOST_EXACT_PAIRS = 15
@@ -74,9 +74,7 @@ def paired_difference(
             "per seed."
         )
     n, scale = len(a), float(max(np.abs(a).max(), np.abs(b).max()))
-    differences = a - b
-    # 0.9 - 0.8 and 0.7 - 0.6 differ in the last bit: what is only rounding must not become a test
-    differences = np.where(np.abs(differences) <= FLAT * scale, 0.0, differences)
+    differences = without_rounding(a - b, scale)
     if is_flat(differences, scale):
         return _without_spread(n, float(differences.mean()), confidence)
     interval = mean_interval(differences, confidence)

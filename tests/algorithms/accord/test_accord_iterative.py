@@ -13,7 +13,7 @@ from fedcord.checks.check import check_algorithm
 from fedcord.checks.expectations import Expectations
 from fedcord.cli.main import main
 from fedcord.core.contract import Env, ServerState, Update
-from fedcord.core.errors import ConfigError, ProtocolError
+from fedcord.core.errors import ConfigError, NumericalError, ProtocolError
 from fedcord.core.params import build, plain
 from fedcord.experiment.invariance import check_invariance
 from tests.algorithms.accord.encoders import gap, method, run, with_encoders
@@ -169,6 +169,41 @@ def test_who_is_not_in_the_first_sums_adds_nothing_to_the_later_ones() -> None:
     assert float(found.private["metric.exchanges"]) == 1
     assert torch.equal(found.result["head.weight"], wanted.result["head.weight"])
     assert not memories[2]
+
+
+@pytest.mark.parametrize("ridge", ["gcv", 0.5])
+@pytest.mark.parametrize(
+    ("name", "size"), [("moment", 1e308), ("moment", 1e200), ("trace", 1e308)]
+)  # the second has a finite sum, but no finite length
+def test_first_sums_that_overflow_are_an_error_and_no_head(
+    name: str, size: float, ridge: Any
+) -> None:
+    """What comes of them is not a number, which is not above the residual either."""
+    accord, people = iterative(ridge=ridge), population(VECTOR, sizes=(40, 25, 12, 60))
+    env = Env(task(VECTOR), 0, 2, accord.traits.rounds)
+    start = with_encoders(accord, env, [0, 1])
+    updates: list[tuple[int, Update]] = []
+    for k in range(K):
+        sent = accord.client_update(start.shared, {}, people.client(k), env.at(k)).update
+        huge = torch.full_like(sent.tensors[f"stats.{name}"], size)
+        updates.append((k, replace(sent, tensors={**sent.tensors, f"stats.{name}": huge})))
+    with pytest.raises(NumericalError, match=r"overflowed; scale the features down\.$"):
+        accord.aggregate(start, iter(updates), env)
+
+
+@pytest.mark.parametrize("values", [{"solve": {"by": "gradients"}}, {}], ids=["products", "gram"])
+def test_fixed_sums_of_many_do_not_come_out_as_others(values: Any) -> None:
+    """What each of them sends has room for two."""
+    accord, people = method(wire="fixed64", **values), population(VECTOR, sizes=(40, 25, 12, 60))
+    env = Env(task(VECTOR), 0, 2, len(accord.phases))
+    start = with_encoders(accord, env, [0, 1])
+    updates: list[tuple[int, Update]] = []
+    for k in range(K):
+        sent = accord.client_update(start.shared, {}, people.client(k), env.at(k)).update
+        huge = torch.full_like(sent.tensors["stats.moment"], 2**62 - 1)
+        updates.append((k, replace(sent, tensors={**sent.tensors, "stats.moment": huge})))
+    with pytest.raises(NumericalError, match="sums in fixed point leave 64 bits"):
+        accord.aggregate(start, iter(updates), env)
 
 
 def test_exchanges_that_are_never_whole_end_in_an_error_and_not_without_a_head() -> None:

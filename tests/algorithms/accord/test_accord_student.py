@@ -271,6 +271,14 @@ def test_encoders_may_differ_and_the_student_is_of_the_servers_kind() -> None:
     assert all(record.refused == () for record in records)
 
 
+def test_views_ask_a_teacher_whose_encoders_differ() -> None:
+    """Each of its own network, though the student's rounds know the server's alone."""
+    stored, _ = trained(student(), BEFORE + 2, MIXED)
+    views, _ = trained(student(teach="views"), BEFORE + 2, MIXED)
+    for name, tensor in stored[-1].shared.items():
+        assert torch.allclose(views[-1].shared[name], tensor, atol=1e-5)
+
+
 def test_rounds_are_masked_where_sums_or_means_are_enough() -> None:
     _, records = trained(student(), BEFORE + 2, secure=0.6)
     masked = ["unmasking" in record.traffic for record in records]

@@ -39,11 +39,13 @@ from fedcord.core.names import clients_listed
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec, is_finite, prefixed, select
 from fedcord.ops.conjugate_gradients import KnownProducts, new_directions
-from fedcord.ops.fixed_point import from_fixed, to_fixed
+from fedcord.ops.fixed_point import check_sum, from_fixed, to_fixed
 
 GRAM, GRADIENTS = "gram", "gradients"
 DIRECTIONS, PRODUCTS, PROBE, MEMBERS = "directions", "products", "probe", "members"
 RESIDUAL, EXCHANGES = f"{METRIC}.residual", f"{METRIC}.exchanges"
+PLAIN = ("trace", "target_square")
+OVERFLOWED = "the sums of features overflowed; scale the features down."
 NUMBERS = {"packed32": torch.float32, "fixed64": torch.int64}
 """How real numbers of sums travel that are not float64, by `wire`."""
 
@@ -146,7 +148,11 @@ class IterativeHead:
         return ClientResult(Update({PRODUCTS: self._sent(products)}, len(data)), dict(memory))
 
     def begun(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
-        """Everybody's moments, and the first directions."""
+        """Everybody's moments, and the first directions.
+
+        Raises:
+            NumericalError: sums are too large for the lengths that everything later rests on.
+        """
         tag, members = self.joint.tag(state.shared, env), list[int]()
         total: dict[str, Tensor] = {}
         for client, update in updates:
@@ -157,6 +163,10 @@ class IterativeHead:
         if not int(total["class_count"].sum()):
             raise ProtocolError("no client has examples; there is nothing to learn from.")
         moment = self._arrived(total["moment"])
+        # a length that is no number gives no directions, and is not above the residual
+        real = (moment.norm(dim=0), *(self._arrived(total[name]) for name in PLAIN))
+        if not all(map(is_finite, real)):
+            raise NumericalError(OVERFLOWED)
         none, probe = moment[:, :0], self._probe(len(moment), env)
         private = {
             **prefixed(SUM, total),
@@ -218,7 +228,7 @@ class IterativeHead:
         directions = torch.cat([known[DIRECTIONS], asked], dim=1)
         products = torch.cat([known[PRODUCTS], self._arrived(total[PRODUCTS])], dim=1)
         if not is_finite(products):
-            raise NumericalError("products of features overflowed; scale the features down.")
+            raise NumericalError(OVERFLOWED)
         moment, found = self._arrived(sums["moment"]), KnownProducts.of(directions, products)
         ridge = self._ridge(found, moment, known)
         weight, missing = found.solution(moment, ridge)
@@ -247,7 +257,7 @@ class IterativeHead:
         if not isinstance(self.ridge, str):
             return self.ridge
         sums = select(known, SUM)
-        trace, square = (float(self._arrived(sums[name])) for name in ("trace", "target_square"))
+        trace, square = (float(self._arrived(sums[name])) for name in PLAIN)
         count = float(sums["class_count"].sum())
         return found.choose_ridge(moment, known[PROBE], trace, square, count)
 
@@ -267,7 +277,7 @@ class IterativeHead:
 
     def _sent(self, sums: Tensor) -> Tensor:
         if not is_finite(sums):
-            raise NumericalError("the sums of features overflowed; scale the features down.")
+            raise NumericalError(OVERFLOWED)
         if self.wire == "fixed64":
             return to_fixed(sums)
         return sums.to(NUMBERS.get(self.wire, torch.float64))
@@ -295,5 +305,8 @@ def _weights(shared: Tensors, labels: Tensor) -> Tensor:
 def _add(total: dict[str, Tensor], message: Tensors) -> None:
     """Add a message as it travelled; real numbers in float64, whole ones stay exact."""
     for name, tensor in message.items():
-        wide = tensor.to(torch.float64) if tensor.is_floating_point() else tensor
+        is_real = tensor.is_floating_point()
+        wide = tensor.to(torch.float64) if is_real else tensor
+        if name in total and not is_real:
+            check_sum(total[name], wide)
         total[name] = total[name] + wide if name in total else wide.clone()

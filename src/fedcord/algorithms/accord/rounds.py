@@ -21,7 +21,8 @@ sums, down all 2M + 1 encoders. Stays: samples, features.
 | trained alone by client m | `encoder.<m>.*`, as in accord |
 
 Limits: clients' own encoders have accord's bits, the averaged network has those of the inner method
-alone. Without the blocks of rounds it is accord; with the averaged block only, `deep-head`.
+alone with the same clients in each round. Without the blocks of rounds it is accord; with the
+averaged block only, `deep-head`.
 """
 
 from __future__ import annotations

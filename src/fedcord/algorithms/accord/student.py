@@ -23,7 +23,8 @@ teacher's scores of them or its encoders, until the rounds without a teacher.
 | w | `student.weight` |
 | rounds with a teacher, rounds after them | `student.rounds`, `student.free_rounds` |
 
-Limits: with w = 0 and `start=seed`, the student's rounds are FedAvg's, bit for bit.
+Limits: with w = 0, `start=seed` and the same clients in each, the student's rounds are FedAvg's,
+bit for bit.
 """
 
 from __future__ import annotations
@@ -183,7 +184,9 @@ class AccordStudent:
             return self._averaging.client_update(shared, {}, data, here)
         kept = self._lesson(shared, memory, data.train, env)
         network = received_model(shared, here)
-        metrics = self._taught(network, kept, data.train, here)
+        # the teacher is asked at its own place: its encoders may be of several networks
+        answers = self._asking(kept, data.train.labels.to(env.task.device), env)
+        metrics = self._taught(network, answers, data.train, here)
         return ClientResult(model_update(network, data, metrics), kept)
 
     def aggregate(self, state: ServerState, updates: Updates, env: Env) -> ServerState:
@@ -282,11 +285,14 @@ class AccordStudent:
         return torch.cat([empty, *parts]).float()
 
     def _taught(
-        self, network: nn.Module, lesson: Tensors, data: Examples, env: Env
+        self,
+        network: nn.Module,
+        answers: Callable[[Tensor, Tensor], Tensor],
+        data: Examples,
+        env: Env,
     ) -> dict[str, float]:
         """Train the student's network in place."""
         weight, labels = self.student.weight, data.labels.to(env.task.device)
-        answers = self._asking(lesson, labels, env)
 
         def loss(network: nn.Module, inputs: Tensor, numbers: Tensor) -> Tensor:
             goal = answers(inputs, numbers)

@@ -19,6 +19,7 @@ from fedcord.algorithms.analytic.wire import decode_stats, encode_stats, gram_ro
 from fedcord.core.contract import ClientId, Env, Update
 from fedcord.core.errors import ProtocolError
 from fedcord.core.tensors import Tensors, prefixed, select
+from fedcord.ops.fixed_point import check_sum
 
 STATS, SUM = "stats", "sum"
 
@@ -61,8 +62,11 @@ def add_messages(
             )
         ]
         for name, tensor in message.items():
-            wide = tensor.to(torch.float64) if tensor.is_floating_point() else tensor
+            is_real = tensor.is_floating_point()
+            wide = tensor.to(torch.float64) if is_real else tensor
             if name in total:
+                if not is_real:
+                    check_sum(total[name], wide)
                 total[name].add_(wide)
             else:
                 total[name] = wide.clone()
