@@ -22,6 +22,7 @@ SMALL: dict[str, Any] = {
     "test": 0.5,
     "model": "mlp:16",
 }
+EPOCH = {"epochs": 1}
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,52 @@ def test_encoders_of_accord_are_attacked_with_and_without_prototypes(runs: Path)
     ]
 
 
+def test_what_was_sent_in_different_rounds_is_never_taken_for_one_network(runs: Path) -> None:
+    """Bodies of encoders and heads of averaging rounds; an averaged model hides no encoder."""
+    more: dict[str, Any] = {
+        "accord-rounds": {"rounds": 2, "tuning": {"epochs": 1}, "encoders": {"local": EPOCH}},
+        "accord-student": {"student": {"rounds": 2}, "teacher": {"local": EPOCH}},
+    }
+    for method, params in more.items():
+        fedcord.run(method, out=runs / method, params=params, **SMALL)
+        found = audit_run(runs / method, num_shadows=0)
+        assert [(f.target, f.seen_by) for f in found.findings] == [
+            ("final model", "whoever gets it"),
+            ("a client's model", "server"),
+            ("a client's encoder", "server and all clients"),
+            ("a client's encoder and prototypes", "server"),
+        ]
+        assert any(f"Sums were not attacked: {method}" in note for note in found.notes)
+    alone = fedcord.run("fedavg", out=runs / "two", rounds=2, params={"local": {}}, **SMALL)
+    assert alone["rounds"] == 2
+    ours = {f.target: f.rates.auc for f in audit_run(runs / "accord-rounds", None, 0).findings}
+    theirs = {f.target: f.rates.auc for f in audit_run(runs / "two", None, 0).findings}
+    assert ours["a client's model"] == theirs["a client's model"]  # its rounds are FedAvg's
+
+
+def test_encoders_that_are_not_chosen_are_seen_by_the_server_only(runs: Path) -> None:
+    params = {"local": EPOCH, "selection": {"rule": "cka", "max_encoders": 1}}
+    fedcord.run("accord", out=runs / "cka", params=params, **SMALL)
+    found = audit_run(runs / "cka", num_shadows=0, parts=[MODELS])
+    seen = [f.seen_by for _, f in found.by_client if f.target == "a client's encoder"]
+    assert sorted(seen) == ["server", "server and all clients"]
+
+
+def test_personal_heads_give_everybody_s_sums_to_everybody(runs: Path) -> None:
+    fedcord.run("accord", out=runs / "p", params={"local": EPOCH, "personal": True}, **SMALL)
+    seen = {f.target: f.seen_by for f in audit_run(runs / "p", parts=[SUMS]).findings}
+    assert seen["the sum over all clients"] == "server and all clients"
+    assert seen["a client's sums"] == "server"
+
+
+def test_a_run_of_which_nothing_is_attacked_says_that_this_is_no_promise(runs: Path) -> None:
+    fedcord.run("local", out=runs / "local", params={"local": EPOCH}, **SMALL)
+    found = audit_run(runs / "local", num_shadows=2)
+    assert not found.findings
+    assert found.shadows == 0  # none was trained for nothing
+    assert any("Nothing was attacked" in note for note in found.notes)
+
+
 def test_sums_of_fewer_samples_than_features_give_everybody_away(runs: Path) -> None:
     for name, targets in (("afl", 2), ("masked", 1)):
         found = audit_run(runs / name, parts=[SUMS])
@@ -83,8 +130,7 @@ def test_sums_that_are_not_attacked_are_said_to_be_left_out(tmp_path: Path) -> N
     fedcord.run("accord", out=tmp_path / "run", params=params, **SMALL)
     found = audit_run(tmp_path / "run", num_shadows=0)
     assert not any("sum" in finding.target for finding in found.findings)
-    said = "What clients add up is not attacked: accord keeps no sums that could be attacked."
-    assert said in found.notes
+    (said,) = [note for note in found.notes if note.startswith("Sums were not attacked: accord")]
     assert said not in audit_run(tmp_path / "run", num_shadows=0, parts=[MODELS]).notes
 
 
@@ -114,7 +160,7 @@ def test_the_text_explains_its_numbers(runs: Path, tmp_path: Path) -> None:
         (["--shadows", "3"], "must be an even number"),
         (["--shadows", "few"], "must be a whole number"),
         (["--only", "weights"], "unknown part 'weights'"),
-        (["--only", "sums"], "fedavg keeps no sums that could be attacked"),
+        (["--only", "sums"], "fedavg with these settings holds no sums at its end"),
     ],
 )
 def test_bad_words_exit_2(runs: Path, tmp_path: Path, flags: list[str], words: str) -> None:

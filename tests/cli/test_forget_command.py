@@ -114,7 +114,7 @@ def test_of_two_clients_one_is_left_and_the_last_one_stays(tmp_path: Path) -> No
     done = result_of("forget", "run", "--client", "0", cwd=tmp_path)
     assert done["difference"] <= 1e-8
     last = fedcord("forget", done["run_dir"], "--client", "1", cwd=tmp_path)
-    assert last.returncode == 1
+    assert last.returncode == 2
     assert "is the only one in the sums" in last.stderr
 
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_forgotten_is_refused_and_nothing_is_lost(tmp_path: Path)
     result_of("forget", "run", "--client", "1", "--in-place", cwd=tmp_path)
     kept = _files(tmp_path / "run")
     again = fedcord("forget", "run", "--client", "1", "--in-place", cwd=tmp_path)
-    assert again.returncode == 1
+    assert again.returncode == 2
     assert "client 1 is not in the sums" in again.stderr
     missing = fedcord("forget", "run", "--client", "77", cwd=tmp_path)
     assert missing.returncode == 2

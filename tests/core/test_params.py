@@ -55,6 +55,11 @@ def test_an_object_conforms_if_it_could_have_been_built() -> None:
     )
 
 
+def test_a_value_of_another_type_is_told_the_words_that_are_allowed() -> None:
+    with pytest.raises(ConfigError, match=r"mode = 2: must be one of a, b\."):
+        build(Outer, {"mode": 2})
+
+
 def test_a_part_of_another_class_does_not_conform() -> None:
     class Slower(Inner):
         pass

@@ -279,7 +279,9 @@ def test_equal_seeds_of_different_data_share_nothing(studies: Path) -> None:
     [
         (["low", "--against", "fedavg", "--pooled", "a.md"], "two folders or more"),
         (["low", "high", "--pooled", "a.md"], "--against NAME"),
-        (["low", "high", "--against", "only", "--pooled", "a.md"], "'only'"),
+        (["low", "high", "--against", "only", "--pooled", "a.md"], "'only': not in every study"),
+        (["low", "high", "--against", "fedav", "--pooled", "a.md"], "did you mean 'fedavg'?"),
+        (["low", "./low", "--against", "fedavg", "--pooled", "a.md"], "named more than once: low"),
         (["low", "high", "--against", "fedavg", "--pooled", "a.csv"], "allowed ending: .md"),
     ],
 )

@@ -103,13 +103,17 @@ def audit_run(
             if why is None:
                 found += attacks_on_sums(experiment, state, candidates)
             elif MODELS not in parts:
-                raise ConfigError(f"--only sums: {why}.")
-            elif experiment.algorithm.traits.holds_sums is not None:
-                # or a method with sums would look as if they told nothing
-                notes.append(f"What clients add up is not attacked: {why}.")
-    shadows = num_shadows if MODELS in parts else 0
+                raise ConfigError(f"--only sums: {why}; leave it out, or take --only models.")
+            else:
+                notes.append(f"Sums were not attacked: {why}.")
     by_client = tuple(found)
     algorithm = experiment.config.algorithm
+    if not by_client:
+        notes.append(
+            f"Nothing was attacked, which does not say that {algorithm} tells nothing: there "
+            "is no common model, network, encoder or sum of it that an attack is built in for."
+        )
+    shadows = num_shadows if MODELS in parts and by_client else 0
     return Audit(str(run), algorithm, _means(by_client), by_client, shadows, tuple(notes))
 
 
@@ -150,25 +154,27 @@ def _attacked_models(
     views = {client: prepared_views(found, task, seed) for client, found in candidates.items()}
     played = _as_it_was(played_again(experiment), finished)
     targets = _signals(experiment, played, candidates, views)
-    shadows: dict[tuple[ClientId, Exposure], list[Shadow]] = {key: [] for key in targets}
+    # by what it is: in a shadow, others may have been chosen to give theirs to everybody
+    shadows: dict[tuple[ClientId, str], list[Shadow]] = {(k, e.name): [] for k, e in targets}
     halves = {client: dict[int, Tensor]() for client in candidates}
     for client, found in candidates.items():
         for pair in range(num_shadows // 2):
             for side, chosen in enumerate(found.halves(seed, pair)):
                 halves[client][2 * pair + side] = chosen
-    for number in range(num_shadows):
+    for number in range(num_shadows if targets else 0):
         on_federation(1 + number, to_do)
         has = {client: chosen[number] for client, chosen in halves.items()}
         shadow = played_by_attacker(experiment, 1 + number, candidates, has)
         for key, signals in _signals(experiment, shadow, candidates, views).items():
-            if key in shadows:
-                shadows[key].append(Shadow(signals, has[key[0]]))
+            client, exposure = key
+            if (client, exposure.name) in shadows:
+                shadows[client, exposure.name].append(Shadow(signals, has[client]))
     on_federation(to_do, to_do)
     return [
         (client, Finding(exposure.name, exposure.seen_by, attack, rates))
         for (client, exposure), signals in targets.items()
         for attack, rates in attacks(
-            signals, candidates[client].is_member, shadows[client, exposure]
+            signals, candidates[client].is_member, shadows[client, exposure.name]
         ).items()
     ]
 
@@ -187,7 +193,7 @@ def _signals(
         if not algorithm.traits.keeps_own_models:
             signals = model_signals(algorithm, played, views[client], labels)
             found[client, FINAL_MODEL] = signals
-        for exposure, signals in sent_signals(algorithm, played, client, views[client], labels):
+        for exposure, signals in sent_signals(played, client, views[client], labels):
             found[client, exposure] = signals
     return found
 

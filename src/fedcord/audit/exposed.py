@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -29,13 +29,16 @@ class Played:
 
     Attributes:
         state: the server's.
-        sent: by client, the last tensor of every name that the server could read.
+        sent: by client, what the server could read: of updates with the same names the last, in
+            the order in which they came. Tensors of two updates are never taken for one network.
+        shared: clients whose encoders were given to everybody.
         env: the server's place at the end.
         offset: what its numbers of clients are higher than the run's.
     """
 
     state: ServerState
-    sent: dict[ClientId, dict[str, Tensor]]
+    sent: Mapping[ClientId, Sequence[Tensors]]
+    shared: Collection[ClientId]
     env: Env
     offset: int
 
@@ -58,33 +61,44 @@ def model_signals(
 
 
 def sent_signals(
-    algorithm: Algorithm,
     played: Played,
     client: ClientId,
     views: Sequence[Tensor],
     labels: Tensor,
 ) -> Iterator[tuple[Exposure, Signals]]:
-    """Of the network that a client has sent, whole or without its head; nothing if it sent none."""
+    """Of the last networks that a client has sent, whole and without a head; of none if none."""
     client += played.offset
-    task, sent = played.env.task, played.sent.get(client, {})
-    model = grow(select(sent, MODEL))
-    network = task.scratch_network(client)
-    if not model:
+    task, scratch = played.env.task, played.env.task.scratch_network(client)
+    whole, bodies = scratch.state_dict().keys(), encoder_tensors(scratch).keys()
+    models, encoders = list[dict[str, Tensor]](), list[tuple[Tensors, Tensors]]()
+    for sent in played.sent.get(client, ()):
+        found = grow(select(sent, MODEL))
+        if found.keys() == whole:
+            models.append(found)
+        elif found.keys() == bodies:
+            encoders.append((found, sent))
+    if models:
+        held = task.held_network(models[-1], client)
+        yield OWN_MODEL, score_signals([in_batches(held, v, task) for v in views], labels, False)
+
+    if not encoders:
         return
-    if model.keys() == network.state_dict().keys():
-        whole = task.held_network(model, client)
-        yield OWN_MODEL, score_signals([in_batches(whole, v, task) for v in views], labels, False)
+
+    def features_by(network: Tensors) -> tuple[list[Tensor], int]:
+        encoder = held_encoder(task, network, client)
+        return [in_batches(encoder.features, v, task) for v in views], encoder.feature_dim
+
+    network, sent = encoders[-1]
+    features, width = features_by(network)
+    exposure = SHARED_ENCODER if client in played.shared else SENT_ENCODER
+    yield exposure, encoder_signals(features, labels, None)
+    described = [pair for pair in encoders if PROTOTYPES in pair[1]]
+    if not described:
         return
-    if model.keys() != encoder_tensors(network).keys():
-        return
-    encoder = held_encoder(task, model, client)
-    features = [in_batches(encoder.features, view, task) for view in views]
-    shares = algorithm.traits.holds_encoders is not None  # whether or not one can be dropped
-    yield (
-        SHARED_ENCODER if shares else SENT_ENCODER,
-        encoder_signals(features, labels, None),
-    )
-    prototypes = _prototypes(sent, encoder.feature_dim)
+    if PROTOTYPES not in sent:  # the encoder was trained on since
+        network, sent = described[-1]
+        features, width = features_by(network)
+    prototypes = _prototypes(sent, width)
     if prototypes is not None:
         yield WITH_PROTOTYPES, encoder_signals(features, labels, prototypes)
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from fedcord.algorithms.accord.joint_features import ENCODER
 from fedcord.audit.candidates import Candidates
 from fedcord.audit.exposed import Played
 from fedcord.core.contract import ClientId, Env, Update
 from fedcord.core.examples import ClientData
+from fedcord.core.tensors import Tensors, select
 from fedcord.engine.sampling import clients_of_round
 from fedcord.engine.summands import needs_only
 from fedcord.experiment.build import Experiment
@@ -55,7 +57,8 @@ def _played(experiment: Experiment, clients: Mapping[ClientId, ClientData], offs
     assert config.rounds is not None
     env = Env(experiment.task, config.seed, 0, config.rounds)
     eligible = [client for client, data in clients.items() if len(data.train)]
-    sent: dict[ClientId, dict[str, Tensor]] = {}
+    sent: dict[ClientId, dict[frozenset[str], Tensors]] = {}
+    shared: set[ClientId] = set()
 
     def participants(round_: int) -> list[ClientId]:
         drawn = clients_of_round(algorithm, config.participation, config.seed, round_, eligible)
@@ -63,7 +66,13 @@ def _played(experiment: Experiment, clients: Mapping[ClientId, ClientData], offs
 
     def heard(here: Env, client: ClientId, update: Update) -> None:
         if config.secure is None or needs_only(algorithm, here) is None:  # not masked
-            sent.setdefault(client, {}).update(update.tensors)
+            own = sent.setdefault(client, {})
+            names = frozenset(update.tensors)
+            own.pop(names, None)  # the last comes last
+            own[names] = update.tensors
+
+    def told(given: Tensors) -> None:
+        shared.update(int(name.split(".")[0]) for name in select(given, ENCODER))
 
     state, _ = play(
         algorithm,
@@ -73,5 +82,8 @@ def _played(experiment: Experiment, clients: Mapping[ClientId, ClientData], offs
         config.rounds,
         participants,
         heard,
+        told,
     )
-    return Played(state, sent, replace(env, round=config.rounds - 1), offset)
+    last = replace(env, round=config.rounds - 1)
+    letters = {client: tuple(own.values()) for client, own in sent.items()}
+    return Played(state, letters, frozenset(shared), last, offset)

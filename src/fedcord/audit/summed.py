@@ -26,6 +26,7 @@ from fedcord.experiment.build import Experiment
 
 ONE = Exposure("a client's sums", "server")
 ALL = Exposure("the sum over all clients", "server")
+ALL_GIVEN = Exposure("the sum over all clients", "server and all clients")
 RELEASED = Exposure("the sum over all clients, with the server's noise", "whoever gets it")
 SENDERS = f"{LEDGER}.client"
 LEVERAGE, RECONSTRUCTION = "leverage", "reconstruction from a list"
@@ -47,7 +48,8 @@ class Seen:
 def why_no_sums(experiment: Experiment, state: ServerState) -> str | None:
     """Why the sums of a run cannot be attacked here; None where they can."""
     if not experiment.algorithm.traits.holds_sums:
-        return f"{experiment.config.algorithm} keeps no sums that could be attacked"
+        name = experiment.config.algorithm
+        return f"{name} with these settings holds no sums at its end, and only those are attacked"
     if SENDERS not in state.private:
         return "its clients have sent factors, and no sums"
     if CLASS_WEIGHT in state.shared:
@@ -85,7 +87,10 @@ def attacks_on_sums(
 
     everyone = added(senders)
     noise = math.sqrt(len(senders)) * privacy.client_noise
-    total = {ALL: Seen(everyone, noise)}
+    # where clients make heads of their own, they are given the Gram matrix and the head it solved
+    given = any(tensor.shape == everyone.gram.shape for tensor in state.model.values())
+    all_ = ALL_GIVEN if given and not privacy.server_noise else ALL
+    total = {all_: Seen(everyone, noise)}
     if privacy.server_noise:
         noisy = add_noise(everyone, privacy.server_noise, env.generator("privacy"))
         total[RELEASED] = Seen(noisy, privacy.total_noise(len(senders)))

@@ -300,6 +300,12 @@ def _side_by_side(
     """The finished studies, all by one metric, and what tells them apart."""
     from fedcord.report.frontier import panel_titles
 
+    places = [folder.resolve() for folder in folders]
+    twice = [str(f) for n, f in enumerate(folders) if places[n] in places[:n]]
+    if twice:
+        raise ConfigError(
+            f"named more than once: {', '.join(twice)}; a study counts once, name its folder once."
+        )
     boards = [_finished_board(folder, metric) for folder in folders]
     if len({board.metric.name for board in boards}) > 1:
         found = ", ".join(f"{f} by {b.metric.name}" for f, b in zip(folders, boards, strict=True))

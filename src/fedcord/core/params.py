@@ -346,8 +346,13 @@ def _checked(field: dataclasses.Field[Any], value: Any, hint: Any) -> tuple[Any,
     """`value` as the field's type, and why it is not allowed there, if so."""
     converted, why = _convert(value, hint)
     bounds = field.metadata.get("bounds")
-    if why is None and isinstance(bounds, Bounds):
+    if not isinstance(bounds, Bounds):
+        return converted, why
+    if why is None:
         why = bounds.problem(converted)
+    elif bounds.choices is not None and not isinstance(value, str):
+        # the type alone would not say what to write
+        why = f"must be {bounds.describe()}"
     return converted, why
 
 

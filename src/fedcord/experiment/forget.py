@@ -14,6 +14,7 @@ from fedcord.algorithms.analytic.membership import (
     forget,
     keeps_no_sums,
     model_difference,
+    why_not_taken_out,
 )
 from fedcord.core.contract import Algorithm, ClientId, Env, ServerState
 from fedcord.core.errors import CheckpointError, ConfigError
@@ -227,7 +228,10 @@ def _taken_out(
     is_gone = client in source.result.get("forgotten", ())
     # an encoder may be dropped later than the sums
     is_done = is_again or (plan.drop_encoder and is_gone)
-    if client in ledger_rows(after.private) or not is_done:
+    rows = ledger_rows(after.private)
+    if client in rows or not is_done:
+        if (why := why_not_taken_out(rows, client, env)) is not None:
+            raise ConfigError(why)
         (reply,) = people.ask(asking("forget", after, env), [client], "training")
         assert isinstance(reply, Reply)
         after = forget(

@@ -18,6 +18,7 @@ def play(
     until: int,
     participants: Callable[[int], Collection[ClientId]] | None = None,
     heard: Callable[[Env, ClientId, Update], None] = lambda here, client, update: None,
+    told: Callable[[Tensors], None] = lambda shared: None,
 ) -> tuple[ServerState, dict[ClientId, Tensors]]:
     """The state after round number `until`, and what clients then keep.
 
@@ -29,6 +30,7 @@ def play(
         until: rounds done in the end.
         participants: who takes part in a round; everybody, if not given.
         heard: told of every update, with the server's place.
+        told: told of what clients are given, round by round.
     """
     held = {number: data for number, data in clients.items() if len(data.train)}
     memories: dict[ClientId, Tensors] = {number: {} for number in held}
@@ -36,6 +38,7 @@ def play(
         here = replace(env, round=round_)
         asked = held if participants is None else participants(round_)
         results: dict[ClientId, ClientResult] = {}
+        told(state.shared)
         for number in asked:
             place = here.at(number)
             result = algorithm.client_update(state.shared, memories[number], held[number], place)

@@ -227,6 +227,12 @@ def pooled_against(
         raise ConfigError("--pooled puts several studies together; name two folders or more.")
     studies = [{row.name: row for row in board.rows} for board in boards]
     everywhere = set.intersection(*(set(study) for study in studies))
+    if any(name in study for study in studies) and name not in everywhere:
+        allowed = ", ".join(sorted(everywhere)) or "none, so these have nothing to be compared by"
+        raise ConfigError(
+            f"--against '{name}': not in every study; in all of them: {allowed}. Every folder that "
+            "is named is a study here, with the runs of all its algorithms below it."
+        )
     if name not in everywhere:
         raise ConfigError(unknown_name("--against", name, sorted(everywhere)))
     names = sorted(

@@ -10,7 +10,7 @@ left still holds its data, and personal models must be made again by every clien
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -106,17 +106,10 @@ def forget(
     _check_exact(algorithm)
     rows, message = ledger_rows(state.private), select(update.tensors, STATS)
     who = env.said(client)
-    if client not in rows:
-        known = clients_listed(rows, env.names) or "nobody"
-        raise ProtocolError(
-            f"{who} is not in the sums (in them: {known}); only what was added can be removed."
-        )
+    if (why := why_not_taken_out(rows, client, env)) is not None:
+        raise ProtocolError(why)
     check_tag(message, algorithm.agreed_tag(state.shared, env), who)
     _check_same_message(rows[client], update, message, who)
-    if len(rows) == 1:
-        raise ProtocolError(
-            f"{who} is the only one in the sums; delete the run instead of forgetting it."
-        )
     del rows[client]
     total = select(state.private, SUM)
     left = {name: total[name] - message[name].to(total[name].dtype) for name in total}
@@ -124,6 +117,17 @@ def forget(
     # of the sums as they were: a message that is made again for other features rounds otherwise
     _check_consistent(algorithm, sums, algorithm.rounding(state.private), who)
     return replace(state, private=sums, result=algorithm.result_of(sums))
+
+
+def why_not_taken_out(rows: Collection[ClientId], client: ClientId, env: Env) -> str | None:
+    """Why a client cannot leave sums that hold these, or None when it can."""
+    who = env.said(client)
+    if client not in rows:
+        known = clients_listed(rows, env.names) or "nobody"
+        return f"{who} is not in the sums (in them: {known}); only what was added can be removed."
+    if len(rows) == 1:
+        return f"{who} is the only one in the sums; delete the run instead of forgetting it."
+    return None
 
 
 def model_difference(found: ServerState, wanted: ServerState) -> float:
