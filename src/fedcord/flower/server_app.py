@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from fedcord.experiment.run import Known, Place, Progress, run
 from fedcord.experiment.survey import Sites
 from fedcord.experiment.terms import Terms
 from fedcord.flower.app_folder import AppConfig
+from fedcord.flower.signals import let_signals_wake_main_thread
 from fedcord.flower.transport import FlowerTransport
 
 app = ServerApp()
@@ -32,6 +34,10 @@ log = logging.getLogger("flwr")  # whose lines `flwr run --stream` shows
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run, or go on running, what the app says."""
+    if (
+        threading.current_thread() is threading.main_thread()
+    ):  # Flower's simulation has it elsewhere
+        let_signals_wake_main_thread()
     told = AppConfig.from_run_config(context.run_config)
     outcome: dict[str, Any] = {}
     try:
