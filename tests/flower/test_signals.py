@@ -15,6 +15,7 @@ def handled(number, frame):
 def monitor():
     time.sleep(0.3)
     signal.raise_signal(signal.SIGINT)
+    print("raised", flush=True)
 
 signal.signal(signal.SIGINT, handled)
 WAKING
@@ -23,17 +24,21 @@ threading.Event().wait()
 """
 
 
-def ended(waking: str, seconds: float) -> str:
-    command = [sys.executable, "-c", APP.replace("WAKING", waking)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    return done.stderr
+def app(waking: str) -> list[str]:
+    return [sys.executable, "-c", APP.replace("WAKING", waking)]
 
 
 def test_it_ends_a_wait_of_the_main_thread() -> None:
-    assert ended("let_signals_wake_main_thread()", 60) == "handled 2\n"
+    woken = app("let_signals_wake_main_thread()")
+    done = subprocess.run(woken, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == "handled 2\n"
 
 
 def test_without_waking_the_wait_goes_on() -> None:
     """What Python does by itself; if this fails, `signals.py` is not needed any more."""
-    with pytest.raises(subprocess.TimeoutExpired):
-        ended("", 5)
+    with subprocess.Popen(app(""), stdout=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == "raised\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(2)
+        waiting.kill()

@@ -34,7 +34,7 @@ log = logging.getLogger("flwr")  # whose lines `flwr run --stream` shows
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run, or go on running, what the app says."""
-    # Flower's simulation runs an app in another thread, which nothing of this is for
+    # Flower's simulation runs an app in another thread, where no signal can be handled
     if threading.current_thread() is threading.main_thread():
         let_signals_wake_main_thread()
     told = AppConfig.from_run_config(context.run_config)

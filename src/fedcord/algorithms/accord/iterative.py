@@ -31,7 +31,7 @@ from torch import Tensor
 from fedcord.algorithms.accord.joint_features import CHOSEN, ENCODER, JointFeatures, chosen_clients
 from fedcord.algorithms.analytic.afl import CLASS_WEIGHT
 from fedcord.algorithms.analytic.closed_form import RIDGE, SEEN, WEIGHT, aligned
-from fedcord.algorithms.analytic.sum_messages import STATS, SUM, check_tag
+from fedcord.algorithms.analytic.sum_messages import STATS, SUM, add_message, check_tag
 from fedcord.core.contract import METRIC, ClientResult, Env, ServerState, Update, Updates
 from fedcord.core.errors import NumericalError, ProtocolError
 from fedcord.core.examples import Examples
@@ -39,7 +39,7 @@ from fedcord.core.names import clients_listed
 from fedcord.core.params import check_params, param
 from fedcord.core.tensors import Tensors, TensorSpec, is_finite, prefixed, select
 from fedcord.ops.conjugate_gradients import KnownProducts, new_directions
-from fedcord.ops.fixed_point import check_sum, from_fixed, to_fixed
+from fedcord.ops.fixed_point import from_fixed, to_fixed
 
 GRAM, GRADIENTS = "gram", "gradients"
 DIRECTIONS, PRODUCTS, PROBE, MEMBERS = "directions", "products", "probe", "members"
@@ -158,7 +158,7 @@ class IterativeHead:
         for client, update in updates:
             message = select(update.tensors, STATS)
             check_tag(message, tag, env.said(client))
-            _add(total, message)
+            add_message(total, message)
             members.append(client)
         if not int(total["class_count"].sum()):
             raise ProtocolError("no client has examples; there is nothing to learn from.")
@@ -216,7 +216,7 @@ class IterativeHead:
         total: dict[str, Tensor] = {}
         members, samples = set[int](), 0.0
         for client, update in updates:
-            _add(total, update.tensors)
+            add_message(total, update.tensors)
             members.add(client)
             samples += update.weight
         known, sums = state.private, select(state.private, SUM)
@@ -300,13 +300,3 @@ def _weights(shared: Tensors, labels: Tensor) -> Tensor:
     if CLASS_WEIGHT not in shared:
         return torch.ones(len(labels), 1, dtype=torch.float64)
     return shared[CLASS_WEIGHT].to(torch.float64)[labels][:, None]
-
-
-def _add(total: dict[str, Tensor], message: Tensors) -> None:
-    """Add a message as it travelled; real numbers in float64, whole ones stay exact."""
-    for name, tensor in message.items():
-        is_real = tensor.is_floating_point()
-        wide = tensor.to(torch.float64) if is_real else tensor
-        if name in total and not is_real:
-            check_sum(total[name], wide)
-        total[name] = total[name] + wide if name in total else wide.clone()

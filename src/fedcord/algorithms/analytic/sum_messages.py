@@ -61,16 +61,21 @@ def add_messages(
                 strict=True,
             )
         ]
-        for name, tensor in message.items():
-            is_real = tensor.is_floating_point()
-            wide = tensor.to(torch.float64) if is_real else tensor
-            if name in total:
-                if not is_real:
-                    check_sum(total[name], wide)
-                total[name].add_(wide)
-            else:
-                total[name] = wide.clone()
+        add_message(total, message)
     return {**prefixed(SUM, total), **prefixed(LEDGER, ledger(rows))}
+
+
+def add_message(total: dict[str, Tensor], message: Tensors) -> None:
+    """Add a message, in place, as it travelled: real numbers in float64, whole ones exactly."""
+    for name, tensor in message.items():
+        is_real = tensor.is_floating_point()
+        wide = tensor.to(torch.float64) if is_real else tensor
+        if name not in total:
+            total[name] = wide.clone()
+            continue
+        if not is_real:
+            check_sum(total[name], wide)
+        total[name].add_(wide)
 
 
 def check_tag(message: Tensors, tag: int, who: str) -> None:
