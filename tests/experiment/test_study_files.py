@@ -16,7 +16,7 @@ FILES = sorted((Path(__file__).parents[2] / "studies").glob("*.toml"))
 def test_every_study_names_settings_that_exist(path: Path) -> None:
     study = load_study(path, {}, ())
     assert study.name == path.stem
-    assert len(study.seeds) >= 3 or study.tune is not None  # which chooses, and compares nothing
+    assert len(study.seeds) >= 3
     data = {(c.dataset, c.partition, c.clients, c.subset) for c in study.contenders.values()}
     assert len(data) == 1  # otherwise nothing could be paired
     configs = [config.hash for config in study.contenders.values()]
